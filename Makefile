@@ -1,0 +1,56 @@
+# Every target does its own set-up: .venv is made on first use, and again when pyproject.toml changes or the tree has moved.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup test slow-short demo bench clean FORCE
+
+BIN := .venv/bin
+STAMP := .venv/.stamp
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+
+# The first that is new enough; a name on the PATH may be a launcher for a Python that is not there, so each is run.
+PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; do \
+	"$$p" -c '$(NEW_ENOUGH)' 2>/dev/null && { echo "$$p"; break; }; done)
+
+# The stamp holds the place of the tree: the programs in a .venv that was moved or copied still run the old one.
+ifneq "$(shell cat $(STAMP) 2>/dev/null)" "$(CURDIR)"
+MOVED := FORCE
+endif
+
+help:
+	@echo 'make setup       .venv with all extras and the tools for development; leaves .venv/bin/weft'
+	@echo 'make test        ruff, mypy and all tests but the slow ones'
+	@echo 'make slow-short  the slow tests, some minutes'
+	@echo 'make demo        simulates, and shows the figures'
+	@echo 'make bench       events per second and memory of the simulator'
+	@echo 'make clean       removes .venv, caches and builds'
+	@echo 'PYTHON=...       the Python to make .venv with, 3.11 or newer'
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml $(MOVED)
+	@python="$(PYTHON)"; "$${python:-python3}" -c '$(NEW_ENOUGH)' || \
+		{ echo 'weft needs Python 3.11 or newer; name one: make PYTHON=/path/to/python3.11' >&2; exit 1; }
+	@echo 'setting up .venv'
+	@"$(PYTHON)" -m venv --clear .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@pwd -P > $@
+
+FORCE:
+
+test: $(STAMP)
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m mypy
+	$(BIN)/python -m pytest -q
+
+slow-short: $(STAMP)
+	$(BIN)/python -m pytest -q -m slow
+
+demo: $(STAMP)
+	$(BIN)/weft demo
+
+bench: $(STAMP)
+	$(BIN)/weft bench micro
+
+clean:
+	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

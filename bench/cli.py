@@ -1,0 +1,410 @@
+"""The command `weft`: flags in, figures out.
+
+Each command is a function that adds its own parser, in the table `COMMANDS`; what it runs is imported when it runs, so
+that help is quick. Figures go to stdout, as a table or with `--json` as one object on the last line; progress and
+errors go to stderr. Exit 0 when done, 1 when a run failed, 2 when it was asked for wrongly, 130 when interrupted;
+an error is one line that says what to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
+
+import msgspec
+
+from bench import scenario as scenarios
+from bench.scenario import Scenario
+from peer import faults
+from peer.errors import UsageError, WeftError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+    from rich.table import Table
+
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+Report: TypeAlias = Callable[[float, str], None]
+
+PATIENCE = 1.0
+"""Seconds before a progress bar shows: what is over by then needs none."""
+
+
+class Flag(NamedTuple):
+    """A flag that sets one key of the scenario; `text` ones are taken as they are, others are read as TOML."""
+
+    name: str
+    key: str
+    metavar: str
+    help: str
+    text: bool = False
+
+
+FLAGS = (
+    Flag("--stack", "stack", "OVERLAY/ROUTER", "what the nodes run", text=True),
+    Flag("--nodes", "nodes", "N", "how many nodes"),
+    Flag("--degree", "overlay.degree", "N", "neighbours of a node, where the overlay has such an option"),
+    Flag("--seed", "seed", "N", "the same seed gives the same run, to the byte"),
+    Flag("--duration", "duration", "S", "virtual seconds in all; by default until the last message's window is over"),
+    Flag("--warmup", "warmup", "S", "virtual seconds before the first message"),
+    Flag("--window", "window", "S", "seconds in which a message must be delivered to count"),
+    Flag("--messages", "workload.messages", "N", "messages published in all"),
+    Flag("--rate", "workload.rate", "N", "messages a second, all publishers together"),
+    Flag("--arrivals", "workload.arrivals", "HOW", "regular or poisson", text=True),
+    Flag("--size", "workload.size", "BYTES", "payload of a message"),
+    Flag("--topics", "workload.topics", "N", "how many topics"),
+    Flag("--popularity", "workload.popularity", "HOW", "of topics: uniform, zipf or exponential", text=True),
+    Flag("--exponent", "workload.exponent", "X", "of zipf, or the rate of exponential"),
+    Flag("--interests", "workload.interests", "N", "topics of each subscriber"),
+    Flag("--subscribers", "workload.subscribers", "X", "a number of nodes, or with a point a share of them: 1 is one node, 1.0 is all"),
+    Flag("--publishers", "workload.publishers", "X", "a number of nodes, or with a point a share of them: 1 is one node, 1.0 is all"),
+    Flag("--bandwidth", "network.bandwidth", "B/S", "bytes a second a node can send; 0 for no limit"),
+    Flag("--queue", "network.queue", "BYTES", "what may wait on a link"),
+    Flag("--detection", "network.detection", "S", "seconds until a crash shows as a link going down"),
+    Flag("--dial-timeout", "network.dial_timeout", "S", "seconds until a dial that nobody answers fails"),
+    Flag("--idle", "network.idle", "S", "seconds after which a link that nobody holds closes"),
+    Flag("--churn", "churn.session", "S", "mean seconds a node stays; 0 for no churn"),
+    Flag("--churn-correlated", "churn.correlated", "SHARE", "share of the nodes that leave together"),
+    Flag("--churn-every", "churn.every", "S", "seconds between two such leaves"),
+    Flag("--churn-subscriptions", "churn.subscriptions", "S", "mean seconds a subscription lasts"),
+    Flag("--churn-start", "churn.start", "S", "when churn begins"),
+    Flag("--churn-stop", "churn.stop", "S", "when churn ends"),
+    Flag("--trace-level", "trace.level", "LEVEL", "none, default or full (a row a copy)", text=True),
+)
+
+SWITCHES = (
+    Flag("--codec", "network.codec", "", "pass each message through the real codec"),
+    Flag("--churn-replace", "churn.replace", "", "another node joins for each that leaves"),
+    Flag("--churn-graceful", "churn.graceful", "", "nodes say goodbye instead of crashing"),
+)
+
+LATENCIES: Mapping[str, tuple[str, ...]] = {
+    "constant": ("ms",),
+    "uniform": ("low", "high"),
+    "normal": ("mean", "sd"),
+    "lognormal": ("median", "sigma"),
+    "matrix": ("file",),
+    "vcube-ps": ("setting",),
+    "vcube-pb": (),
+}
+LATENCY_FORMS = "constant:50, uniform:10,100, normal:50,10, lognormal:50,0.5, matrix:FILE, vcube-ps, vcube-ps:program, vcube-pb"
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse prints its usage before an error; one line is enough, and `main` writes it."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+    def refuse(self, word: str) -> NoReturn:
+        near = get_close_matches(word.partition("=")[0], list(self._option_string_actions), n=1)
+        self.error(f"{word} is not understood" + (f"; did you mean {near[0]}?" if near else ""))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    try:
+        status = _run(_parser(), argv)
+        sys.stdout.flush()
+        return status
+    except UsageError as error:
+        return _complain(str(error), 2)
+    except BrokenPipeError:
+        return _hang_up()
+    except OSError as error:
+        return _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error), 1)
+    except WeftError as error:
+        return _complain(str(error), 1)
+    except MemoryError:
+        return _complain("out of memory; try fewer nodes or messages", 1)
+    except KeyboardInterrupt:
+        return _complain("interrupted", 130)
+
+
+def _run(parser: Parser, argv: Sequence[str] | None) -> int:
+    args, strange = parser.parse_known_args(argv)
+    if strange:
+        args.parser.refuse(strange[0])
+    if args.version:
+        print(f"weft {_version()}")
+        return 0
+    if args.run is None:
+        args.parser.print_help(sys.stderr)
+        return 2
+    args.run(args)
+    return 0
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="weft", description="Publish-subscribe protocols, in a simulator and on the wire.", allow_abbrev=False)
+    parser.add_argument("--version", action="store_true", help="print the version and leave")
+    parser.set_defaults(run=None, parser=parser)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for add in COMMANDS:
+        add(commands)
+    return parser
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("weft")
+    except PackageNotFoundError:
+        return "0"
+
+
+def _complain(text: str, status: int) -> int:
+    print(f"weft: {' '.join(text.split())}", file=sys.stderr)
+    return status
+
+
+def _hang_up() -> int:
+    """Whoever read our output has left; without this, closing stdout at exit would fail again, aloud."""
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    return 1
+
+
+def _add_sim(commands: Commands) -> None:
+    parser = _add(commands, "sim", "run one scenario in the simulator", sim)
+    parser.add_argument("scenario", nargs="?", type=Path, metavar="SCENARIO.toml", help="flags override what it says")
+    for flag in FLAGS:
+        parser.add_argument(flag.name, dest=flag.key, metavar=flag.metavar, help=flag.help)
+    for flag in SWITCHES:
+        parser.add_argument(flag.name, dest=flag.key, action=argparse.BooleanOptionalAction, help=flag.help)
+    parser.add_argument("--latency", metavar="MODEL", help=f"milliseconds: {LATENCY_FORMS}")
+    parser.add_argument("--draw", metavar="HOW", help="a latency for each copy, or one for each send: copy or send")
+    parser.add_argument("--loss", metavar="P", help="lose each copy with this probability, from the warmup on")
+    parser.add_argument("--crash", metavar="SHARE", help="crash this share of the nodes when the warmup is over")
+    parser.add_argument("--faults", type=Path, metavar="FILE", help="add the faults of a saved list")
+    parser.add_argument("--save-faults", type=Path, metavar="FILE", help="save the faults as they were drawn, to replay them")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any key: --set overlay.graph=ring")
+    parser.add_argument("--trace", type=Path, metavar="DIR", help="write the trace there; without it nothing is written")
+    parser.add_argument("--kinds", metavar="A,B,C", help="restrict the trace to these kinds of rows")
+    parser.add_argument("--print", action="store_true", help="print the scenario as TOML, and run nothing")
+
+
+def _add_demo(commands: Commands) -> None:
+    _add(commands, "demo", "simulate a flood under loss and crashes, and show the figures", demo)
+
+
+def _add_bench(commands: Commands) -> None:
+    benches = commands.add_parser("bench", help="measure weft itself", description="Measure weft itself.", allow_abbrev=False)
+    benches.set_defaults(parser=benches)
+    kinds = benches.add_subparsers(title="benches", metavar="BENCH")
+    micro = _add(kinds, "micro", "speed and memory of the simulator", bench_micro)
+    micro.add_argument("--quick", action="store_true", help="smaller and fewer rounds, to see that it works")
+    micro.add_argument("--case", action="append", metavar="NAME", help="only this case; may be given again")
+
+
+COMMANDS: tuple[Callable[[Commands], None], ...] = (_add_sim, _add_demo, _add_bench)
+
+
+def _add(commands: Commands, name: str, summary: str, run: Callable[[argparse.Namespace], None]) -> Parser:
+    parser = commands.add_parser(name, help=summary, description=f"{summary.capitalize()}.", allow_abbrev=False)
+    parser.set_defaults(run=run, parser=parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    parser.add_argument("--quiet", action="store_true", help="show no progress bar")
+    return parser
+
+
+def sim(args: argparse.Namespace) -> None:
+    scenario = scenario_of(args)
+    if args.print:
+        sys.stdout.write(scenarios.to_toml(scenario))
+        return
+    if args.trace is not None and scenario.trace.level == "none":
+        raise UsageError("--trace: nothing would be written, since trace.level is none; leave one of the two out")
+    from bench.run import run
+
+    with _progress(args.quiet) as progress:
+        result = run(scenario, trace=args.trace, save_faults=args.save_faults, progress=progress)
+    if args.json:
+        _print_json(result)
+        return
+    _print_figures(result)
+    if args.trace is not None:
+        print(f"The trace is in {args.trace}.")
+
+
+def demo(args: argparse.Namespace) -> None:
+    from bench.demo import demo as rows_of_demo
+
+    with _progress(args.quiet) as progress:
+        rows = rows_of_demo(progress)
+    if args.json:
+        _print_json({"rows": rows})
+    else:
+        _print_rows(rows)
+
+
+def bench_micro(args: argparse.Namespace) -> None:
+    from bench.micro import micro
+
+    with _progress(args.quiet) as progress:
+        result = micro(args.case, args.quick, progress)
+    if args.json:
+        _print_json(result)
+    else:
+        _print_rows([{"case": name, **figures} for name, figures in result["cases"].items()])
+
+
+def scenario_of(args: argparse.Namespace) -> Scenario:
+    """The file, then the flags, then `--set`; faults come last, since their time is the warmup that all this set."""
+    base = scenarios.load(args.scenario) if args.scenario is not None else None
+    pairs, names = _pairs(args)
+    scenario = scenarios.merge(base, pairs, names)
+    added = [*_added_faults(args, scenario.warmup)]
+    if not added:
+        return scenario
+    before = scenarios.to_dict(scenario)["faults"]
+    flags = {f"faults[{len(before) + number}]": flag for number, (flag, _) in enumerate(added)}
+    return scenarios.merge(scenario, [("faults", before + [fault for _, fault in added])], {"faults": "the faults", **flags})
+
+
+def _pairs(args: argparse.Namespace) -> tuple[list[tuple[str, object]], dict[str, str]]:
+    given = {key: value for key, value in vars(args).items() if value is not None}
+    pairs: list[tuple[str, object]] = []
+    names: dict[str, str] = {}
+    for flag in (*FLAGS, *SWITCHES):
+        if flag.key in given:
+            value = given[flag.key]
+            pairs.append((flag.key, value if flag.text or isinstance(value, bool) else _number(value)))
+            names[flag.key] = flag.name
+    for key, name, value in _shorthands(args):
+        pairs.append((key, value))
+        names[key] = name
+    # A key that is set again by --set is --set's to answer for.
+    own = [scenarios.assignment(text) for text in args.set]
+    return pairs + own, names | {key: f"--set {key}" for key, _ in own}
+
+
+def _shorthands(args: argparse.Namespace) -> Iterator[tuple[str, str, object]]:
+    """Flags whose text stands for something larger."""
+    if args.latency is not None:
+        yield "latency", "--latency", _latency(args.latency)
+    if args.draw is not None:
+        yield "latency.draw", "--draw", args.draw
+    if args.kinds is not None:
+        yield "trace.kinds", "--kinds", [kind.strip() for kind in args.kinds.split(",") if kind.strip()]
+
+
+def _latency(text: str) -> dict[str, object]:
+    kind, colon, rest = text.partition(":")
+    values = [rest] if kind == "matrix" else rest.split(",") if colon else []
+    names = LATENCIES.get(kind)
+    if names is None or not all(values) or (values and len(values) != len(names)):
+        raise UsageError(f"--latency: latency is {text!r}; allowed forms: {LATENCY_FORMS}")
+    plain = ("file", "setting")
+    given = zip(names, values, strict=False)
+    return {"kind": kind} | {name: value if name in plain else _number(value) for name, value in given}
+
+
+def _added_faults(args: argparse.Namespace, warmup: float) -> Iterator[tuple[str, dict[str, object]]]:
+    if args.faults is not None:
+        yield from ((f"--faults {args.faults}", msgspec.to_builtins(fault)) for fault in faults.load(args.faults))
+    if args.loss is not None:
+        yield "--loss", {"kind": "loss", "at": warmup, "p": _number(args.loss)}
+    if args.crash is not None:
+        yield "--crash", {"kind": "mass_crash", "at": warmup, "share": _number(args.crash)}
+
+
+def _number(text: str) -> object:
+    """As TOML, and as people write on a command line: `.2` is a number too."""
+    return scenarios.value_of(f"0{text}" if text.startswith(".") else text)
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Report | None]:
+    """A bar on stderr, once the work has lasted a while, and only where somebody is looking."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    bar = _Bar()
+    try:
+        yield bar
+    finally:
+        bar.close()
+
+
+class _Bar:
+    def __init__(self) -> None:
+        self.born = monotonic()
+        self.shown: Progress | None = None
+
+    def __call__(self, share: float, word: str) -> None:
+        if self.shown is None:
+            if monotonic() - self.born < PATIENCE:
+                return
+            self.shown = _show_bar()
+        self.shown.update(self.shown.task_ids[0], completed=share, description=word)
+
+    def close(self) -> None:
+        if self.shown is not None:
+            self.shown.stop()
+
+
+def _show_bar() -> Progress:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    bar = Progress(console=Console(stderr=True), transient=True)
+    bar.add_task("", total=1.0)
+    bar.start()
+    return bar
+
+
+def _print_json(result: object) -> None:
+    sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
+
+
+def _print_figures(result: Mapping[str, Any]) -> None:
+    """One figure a line; a table inside, such as the latencies, gives a line for each of its own."""
+    table = _table("figure", "value")
+    for name, value in result.items():
+        figures = {f"{name} {part}": item for part, item in value.items()} if isinstance(value, dict) else {name: value}
+        for label, figure in figures.items():
+            table.add_row(label.replace("_", " "), _cell(figure))
+    _print_table(table)
+
+
+def _print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    table = _table(*(name.replace("_", " ") for name in columns))
+    for row in rows:
+        table.add_row(*(_cell(row.get(name)) for name in columns))
+    _print_table(table)
+
+
+def _table(first: str, *others: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE)
+    table.add_column(first, no_wrap=True)
+    for name in others:
+        table.add_column(name, justify="right", overflow="fold")
+    return table
+
+
+def _print_table(table: Table) -> None:
+    from rich.console import Console
+
+    Console(file=sys.stdout).print(table)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool) or value is None:
+        return {None: "-", True: "yes", False: "no"}[value]
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
+    # Rich reads square brackets as markup; a path may hold some.
+    return str(value).replace("[", "\\[")

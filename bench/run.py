@@ -1,0 +1,112 @@
+"""Runs one scenario in the simulator and answers with its figures, by the definitions of `docs/architecture.md`.
+
+The figures come from in-process counters; with a trace folder, the same rows go to disk as Parquet. CPU time is that of
+the event loop alone: building the overlay and writing files are left out.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from bench.counters import Counters
+from bench.scenario import Scenario, command, to_dict
+from bench.workload import Workload
+from peer import faults
+from peer.machine import SECOND
+from peer.sim import Simulator
+from peer.trace import Tracer
+from pubsub import stacks
+
+Progress: TypeAlias = Callable[[float, str], None]
+
+SLICES = 200  # how often progress is told
+
+
+def run(scenario: Scenario, *, trace: Path | None = None, save_faults: Path | None = None, progress: Progress | None = None) -> dict[str, Any]:
+    """The object that `weft sim --json` prints."""
+    stack = stacks.find(scenario.stack, scenario.overlay, scenario.router)
+    stack.overlay.check(stack.overlay_options, scenario.nodes)
+    counters = Counters(round(scenario.window * SECOND))
+    about = {"scenario": to_dict(scenario), "stack": scenario.stack, "seed": scenario.seed, "command": command(scenario)}
+    level, kinds = scenario.trace.level, scenario.trace.kinds or None
+    tracer = Tracer(trace, level=level, kinds=kinds, observer=counters, manifest=about)
+    try:
+        sim, cpu_s = _simulate(scenario, stack, tracer, save_faults, progress)
+        counters.finish(sim.now)
+        result = _result(scenario, counters, tracer, sim, cpu_s, trace)
+        tracer.close(figures=result, clock_offsets={})
+    except BaseException as error:
+        tracer.abort(type(error).__name__)
+        error.add_note(f"replay: {command(scenario)}")
+        raise
+    return result
+
+
+def build(scenario: Scenario, tracer: Tracer | None) -> Simulator:
+    """The simulator that a scenario describes, still empty."""
+    network = scenario.network
+    return Simulator(
+        scenario.seed,
+        scenario.latency,
+        tracer,
+        codec=network.codec,
+        bandwidth=network.bandwidth,
+        queue=network.queue,
+        detection=round(network.detection * SECOND),
+        dial_timeout=round(network.dial_timeout * SECOND),
+        idle=round(network.idle * SECOND),
+    )
+
+
+def _simulate(
+    scenario: Scenario, stack: stacks.Stack, tracer: Tracer, save_faults: Path | None, progress: Progress | None
+) -> tuple[Simulator, float]:
+    sim = build(scenario, tracer)
+    workload = Workload(scenario, stack, sim)
+    plan = faults.settle(scenario.faults, range(scenario.nodes), sim.stream("faults"))
+    if save_faults is not None:
+        faults.save(save_faults, plan)
+    workload.start()
+    sim.inject(plan)
+    last = workload.schedule()
+    until = max(round((scenario.duration or 0) * SECOND), last + round(scenario.window * SECOND))
+    return sim, _drive(sim, tracer, until, progress)
+
+
+def _drive(sim: Simulator, tracer: Tracer, until: int, progress: Progress | None) -> float:
+    """Run to the end in slices, telling how far; answers the CPU seconds of the loop, without those of the files."""
+    cpu_s = 0.0
+    for moment in _slices(until, progress):
+        written, began = tracer.io_cpu_s, time.process_time()
+        sim.run(moment)
+        cpu_s += time.process_time() - began - (tracer.io_cpu_s - written)
+        if progress is not None:
+            progress(moment / until, f"{moment / SECOND:.1f} s of {until / SECOND:.1f} s, {sim.events:,} events")
+    return cpu_s
+
+
+def _slices(until: int, progress: Progress | None) -> Sequence[int]:
+    return [until * step // SLICES for step in range(1, SLICES + 1)] if progress is not None else [until]
+
+
+def _result(scenario: Scenario, counters: Counters, tracer: Tracer, sim: Simulator, cpu_s: float, trace: Path | None) -> dict[str, Any]:
+    figures = counters.figures()
+    return {
+        "stack": scenario.stack,
+        "nodes": scenario.nodes,
+        "seed": scenario.seed,
+        **figures,
+        "window_s": scenario.window,
+        "events": sim.events,
+        "virtual_s": sim.now / SECOND,
+        "cpu_s": cpu_s,
+        "events_per_cpu_s": sim.events / cpu_s if cpu_s else None,
+        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "faults": dict(sorted(sim.network.counts.items())),
+        "trace": str(trace) if trace is not None else None,
+        "trace_hash": tracer.hash,
+    }

@@ -1,0 +1,186 @@
+"""What the nodes of a simulation do: who subscribes to what, who publishes when, who comes and goes.
+
+All draws come from named streams of the scenario's seed. A message whose publisher is down goes to the next publisher
+that is up; where none is, it is not published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from math import exp
+from random import Random
+
+from bench.scenario import Scenario, head_count
+from peer.machine import SECOND, Peer
+from peer.sim import SimNode, Simulator
+from pubsub.message import Interest, Publication, Verdict
+from pubsub.router import Router
+from pubsub.stacks import Stack
+
+
+class Listener:
+    """An app that takes everything and keeps nothing; the trace has it all."""
+
+    validates = False
+
+    def validate(self, sender: Peer, publication: Publication, answer: Callable[[Verdict], None]) -> None:
+        answer(Verdict.ACCEPT)
+
+    def deliver(self, publication: Publication) -> None: ...
+    def joined(self, interest: Interest) -> None: ...
+
+
+class Workload:
+    def __init__(self, scenario: Scenario, stack: Stack, sim: Simulator) -> None:
+        self.scenario = scenario
+        self.stack = stack
+        self.sim = sim
+        self.app = Listener()
+        self.topics = [f"t{i}" for i in range(scenario.workload.topics)]
+        self.popularity = list(accumulate(_weights(scenario)))
+        self.rng = sim.stream("workload")
+        self.churn_rng = sim.stream("churn")
+        self.interests: dict[int, list[str]] = {}
+        self.publishers: list[int] = []
+        self.payload = bytes(scenario.workload.size)
+        self.published = 0
+
+    def start(self) -> None:
+        """Bring up all nodes, at time 0."""
+        nodes = self.scenario.nodes
+        self._cast(nodes)
+        for contacts in self.stack.introduce(nodes, self.sim.stream("overlay")):
+            self.sim.add(self.stack.node(contacts, self.app), self._started)
+
+    def schedule(self) -> int:
+        """Put publications and churn on the calendar; answers the moment of the last publication."""
+        last = round(self.scenario.warmup * SECOND)
+        for t in self._moments(last):
+            self.sim.at(t, self._publish, self.rng.randrange(len(self.publishers)))
+            last = t
+        self._schedule_churn()
+        return last
+
+    def _cast(self, nodes: int) -> None:
+        work = self.scenario.workload
+        order = self.rng.sample(range(nodes), nodes)
+        for number in order[: head_count(work.subscribers, nodes)]:
+            self.interests[number] = self._draw_topics(self.rng)
+        self.publishers = order[: head_count(work.publishers, nodes)]
+
+    def _draw_topics(self, rng: Random) -> list[str]:
+        work, chosen = self.scenario.workload, {}
+        if work.interests >= len(self.topics):
+            return list(self.topics)
+        while len(chosen) < work.interests:
+            chosen[rng.choices(self.topics, cum_weights=self.popularity)[0]] = None
+        return list(chosen)
+
+    def _moments(self, first: int) -> Iterator[int]:
+        work = self.scenario.workload
+        t = float(first)
+        for index in range(work.messages):
+            yield round(t)
+            if work.arrivals == "poisson":
+                t += self.rng.expovariate(work.rate) * SECOND
+            else:
+                t = first + (index + 1) * SECOND / work.rate
+
+    def _started(self, node: SimNode) -> None:
+        for topic in self.interests.get(node.id, ()):
+            router_of(node).join(topic)
+        if self.scenario.churn.subscriptions and node.id in self.interests:
+            for topic in self.interests[node.id]:
+                self._later(self.scenario.churn.subscriptions, self._flip, node, topic)
+
+    def _publish(self, place: int) -> None:
+        for step in range(len(self.publishers)):
+            node = self.sim.nodes[self.publishers[(place + step) % len(self.publishers)]]
+            if node.up:
+                router = router_of(node)
+                router.publish(router.compose(self._topic_for(node), self.payload))
+                self.published += 1
+                return
+
+    def _topic_for(self, node: SimNode) -> str:
+        """One of the publisher's own topics; a publisher that subscribes to none draws by popularity."""
+        if own := self.interests.get(node.id):
+            return own[self.rng.randrange(len(own))] if len(own) > 1 else own[0]
+        return self.rng.choices(self.topics, cum_weights=self.popularity)[0]
+
+    # Churn.
+
+    def _schedule_churn(self) -> None:
+        churn, began = self.scenario.churn, round(self.scenario.churn.start * SECOND)
+        if churn.session:
+            for number in range(self.scenario.nodes):
+                self.sim.at(began, self._begin_session, number)
+        if churn.correlated:
+            self.sim.at(began + round(churn.every * SECOND), self._leave_together)
+
+    def _begin_session(self, number: int) -> None:
+        self._later(self.scenario.churn.session, self._depart, number)
+
+    def _later(self, mean: float, action: Callable[..., None], *args: object) -> None:
+        self.sim.at(self.sim.now + round(self.churn_rng.expovariate(1 / mean) * SECOND), action, *args)
+
+    def _over(self) -> bool:
+        stop = self.scenario.churn.stop
+        return stop is not None and self.sim.now > stop * SECOND
+
+    def _depart(self, number: int) -> None:
+        if self._over() or not self.sim.nodes[number].up:
+            return
+        if self.scenario.churn.graceful:
+            self.sim.leave(number)
+        else:
+            self.sim.crash(number, "churn")
+        if self.scenario.churn.replace:
+            self._replace(number)
+
+    def _replace(self, gone: int) -> None:
+        """Somebody new comes for each that leaves, and takes over its part."""
+        live = [node.id for node in self.sim.nodes.values() if node.up]
+        number = len(self.sim.nodes)
+        if gone in self.interests:
+            self.interests[number] = self._draw_topics(self.churn_rng)
+        if gone in self.publishers:
+            self.publishers[self.publishers.index(gone)] = number
+        self.sim.add(self.stack.node(self.stack.admit(live, self.churn_rng), self.app), self._started)
+        if self.scenario.churn.session:
+            self._begin_session(number)
+
+    def _leave_together(self) -> None:
+        if self._over():
+            return
+        live = [node.id for node in self.sim.nodes.values() if node.up]
+        for number in sorted(self.churn_rng.sample(live, round(self.scenario.churn.correlated * len(live)))):
+            self._depart(number)
+        self.sim.at(self.sim.now + round(self.scenario.churn.every * SECOND), self._leave_together)
+
+    def _flip(self, node: SimNode, topic: str) -> None:
+        if self._over() or not node.up:
+            return
+        router = router_of(node)
+        if topic in router.interests:
+            router.leave(topic)
+        else:
+            router.join(topic)
+        self._later(self.scenario.churn.subscriptions, self._flip, node, topic)
+
+
+def router_of(node: SimNode) -> Router:
+    router = node.machines[-1]
+    assert isinstance(router, Router)
+    return router
+
+
+def _weights(scenario: Scenario) -> Sequence[float]:
+    work = scenario.workload
+    ranks = range(1, work.topics + 1)
+    if work.popularity == "zipf":
+        return [rank**-work.exponent for rank in ranks]
+    if work.popularity == "exponential":
+        return [exp(-work.exponent * (rank - 1)) for rank in ranks]
+    return [1.0 for _ in ranks]

@@ -1,0 +1,49 @@
+"""The static overlay: neighbours given from outside, kept up.
+
+A node dials the contacts it was given, and dials again with a growing delay when a link is lost. Its neighbours are the
+contacts and every other peer that speaks the router's protocol with it, whoever dialled; it has no messages of its own.
+In the simulator the contacts come from a graph (`overlays.graphs`), live they are the bootstrap peers.
+Bounds: one timer a contact; neighbours are as many as the driver lets in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from overlays.overlay import Overlay
+from peer.machine import SECOND, Env, Link, Peer
+
+FIRST_RETRY = SECOND
+LAST_RETRY = 60 * SECOND  # guesses: soon enough after a restart, rare enough for a dead peer
+
+
+class Static(Overlay):
+    __slots__ = ("contacts", "retries", "watches")
+
+    def __init__(self, env: Env, contacts: Sequence[Peer], watches: Sequence[str]) -> None:
+        super().__init__(env)
+        self.contacts = tuple(contacts)
+        self.watches = tuple(watches)
+        self.retries: dict[Peer, int] = {}
+
+    def start(self) -> None:
+        for peer in self.contacts:
+            self.env.connect(peer)
+
+    def sample(self, k: int) -> list[Peer]:
+        return self.env.rng.sample(list(self.neighbors), min(k, len(self.neighbors)))
+
+    def link_up(self, peer: Peer, link: Link) -> None:
+        self.retries.pop(peer, None)
+        self._up(peer)
+
+    def link_down(self, peer: Peer, incarnation: int, reason: str) -> None:
+        self._down(peer, reason)
+        if peer in self.contacts:
+            delay = self.retries.get(peer, FIRST_RETRY)
+            self.retries[peer] = min(2 * delay, LAST_RETRY)
+            self.env.after(delay, self._retry, peer)
+
+    def _retry(self, peer: Peer) -> None:
+        if peer not in self.neighbors:
+            self.env.connect(peer)

@@ -1,0 +1,21 @@
+"""weft: publish/subscribe among peers. Each protocol is a machine without IO, run in a simulator or live.
+
+The map of layers, from the top; each imports only what is below it:
+
+    bench      scenarios, runs, measures, and the command `weft`
+    pubsub     routers: how a publication spreads; interests, validation, delivery
+    overlays   who is a neighbour of whom
+    peer       this package: the contract, and the worlds that a machine can live in
+
+Inside peer, from the bottom:
+
+    errors                     whose fault it is: the caller's (UsageError) or a peer's (PeerError)
+    machine                    the contract: Machine, Env, messages, lanes, links
+    codec                      messages to bytes and back
+    trace                      what happened, as rows of one schema
+    latency, faults            the simulated network and what goes wrong in it, as data
+    calendar, network, sim     the simulator: the queue of events, the links, the nodes in virtual time
+    fake                       a fake world, for tests of one machine or of two on a wire
+
+Import from the modules: this package re-exports nothing, so that importing it costs nothing.
+"""

@@ -1,0 +1,575 @@
+"""Worlds for unit tests, shipped for the tests of users' own machines: one Env that records, and a wire that joins stacks.
+
+`FakeEnv` stands under one machine, and keeps all that the machine asked of it; nothing happens until the test makes it
+happen: `receive` and `ask` hand it messages, `advance` lets time pass, a recorded request is settled by its `reply`.
+`FakeWire` joins whole stacks in one virtual time. It has no latency, no loss and one queue: whatever is asked first
+happens first, and nothing happens inside a call on an Env. For latency, faults and many nodes there is `peer.sim`.
+
+    env = FakeEnv(me=1)                          wire = FakeWire(codec=True)
+    machine = Gossip(env)                        a, b = wire.add(build), wire.add(build)
+    receive(machine, 2, Rumour("hot"))           wire.connect(a, b)
+    assert env.take() == [(3, Rumour("hot"))]    wire.run(5 * SECOND)
+
+Bounds: a FakeEnv keeps all it records until it is taken. On the wire each machine's outbox to a peer has `limit` bytes,
+under the policy of `peer.machine.admit`, and a run that does not come to rest in `STEPS` steps is an error.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from heapq import heappop, heappush
+from random import Random
+from typing import Any, NamedTuple, TypeAlias
+
+from peer.errors import PeerError, UsageError
+from peer.machine import Build, Codec, Link, Machine, Message, MessageId, Peer, PeerInfo, admit, speaks
+
+STEPS = 100_000
+OUTBOX_LIMIT = 1 << 20
+
+
+class Traced(NamedTuple):
+    """One row, as a machine wrote it."""
+
+    t: int
+    kind: str
+    topic: str | None = None
+    msg: MessageId | None = None
+    peer: Peer | None = None
+    hops: int | None = None
+    reason: str | None = None
+    dependencies: tuple[MessageId, ...] = ()
+
+
+class FakeTimer:
+    __slots__ = ("action", "args", "due")
+
+    def __init__(self, due: int, action: Callable[..., None], args: tuple[Any, ...]) -> None:
+        self.due = due
+        self.action: Callable[..., None] | None = action
+        self.args = args
+
+    def cancel(self) -> None:
+        self.action = None
+
+
+class FakeClock:
+    """Virtual time in whole microseconds; timers fire in exact order of (time, sequence)."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self._timers: list[tuple[int, int, FakeTimer]] = []
+        self._sequence = 0
+
+    def after(self, delay: int, action: Callable[..., None], *args: Any) -> FakeTimer:
+        if delay < 0:
+            raise UsageError(f"a timer of {delay} us lies in the past")
+        self._sequence += 1
+        timer = FakeTimer(self.now + delay, action, args)
+        heappush(self._timers, (timer.due, self._sequence, timer))
+        return timer
+
+    def fire(self, until: int) -> bool:
+        """Fire the next timer that is due by then, at its own time; False when there is none, and then it is `until`."""
+        while self._timers and self._timers[0][0] <= until:
+            timer = heappop(self._timers)[2]
+            action, timer.action = timer.action, None
+            if action is not None:
+                self.now = timer.due
+                action(*timer.args)
+                return True
+        self.now = max(self.now, until)
+        return False
+
+    @property
+    def due(self) -> int | None:
+        """When the next timer fires."""
+        return min((due for due, _, timer in self._timers if timer.action is not None), default=None)
+
+    @property
+    def waiting(self) -> int:
+        """How many timers are set and neither fired nor cancelled."""
+        return sum(timer.action is not None for _, _, timer in self._timers)
+
+
+class FakeRequest:
+    """A request that waits for `reply` or `fail`; only the first of them is heard."""
+
+    __slots__ = ("_on_fail", "_on_reply", "msg", "peer", "settled", "timeout", "timer")
+
+    def __init__(
+        self, peer: Peer, msg: Message, timeout: int, on_reply: Callable[[Peer, Any], None], on_fail: Callable[[Peer, str], None]
+    ) -> None:
+        self.peer = peer
+        self.msg = msg
+        self.timeout = timeout
+        self.settled = False
+        self.timer: FakeTimer | None = None
+        self._on_reply = on_reply
+        self._on_fail = on_fail
+
+    def reply(self, msg: Message) -> None:
+        if self._settle():
+            self._on_reply(self.peer, msg)
+
+    def fail(self, reason: str) -> None:
+        if self._settle():
+            self._on_fail(self.peer, reason)
+
+    def _settle(self) -> bool:
+        first, self.settled = not self.settled, True
+        if self.timer is not None:
+            self.timer.cancel()
+        return first
+
+
+class FakeEnv:
+    """Implements `peer.machine.Env` for one machine, and records.
+
+    `sent`, `requests`, `traced`: in order, until `take`, `take_requests` or `take_traced` clears them.
+    `holds`: the peers this machine is connected to by its own wish, in order. `infos`: what it learned.
+    `backlogs`: what `backlog` answers, set by the test. `store` and `epoch` are the test's to fill.
+    """
+
+    def __init__(self, me: Peer = 0, seed: int | str = 0, epoch: int = 1, clock: FakeClock | None = None) -> None:
+        self.me = me
+        self.rng = Random(seed)
+        self.epoch = epoch
+        self.tracing = True
+        self.clock = clock or FakeClock()
+        self.store: dict[str, bytes] = {}
+        self.sent: list[tuple[Peer, Message]] = []
+        self.requests: list[FakeRequest] = []
+        self.traced: list[Traced] = []
+        self.holds: dict[Peer, None] = {}
+        self.backlogs: dict[Peer, int] = {}
+        self.infos: dict[Peer, PeerInfo] = {}
+
+    def now(self) -> int:
+        return self.clock.now
+
+    def after(self, delay: int, action: Callable[..., None], *args: Any) -> FakeTimer:
+        return self.clock.after(delay, action, *args)
+
+    def send(self, peer: Peer, msg: Message) -> None:
+        self.sent.append((peer, msg))
+
+    def send_all(self, peers: Sequence[Peer], msg: Message) -> None:
+        for peer in peers:
+            self.send(peer, msg)
+
+    def request(
+        self, peer: Peer, msg: Message, timeout: int, on_reply: Callable[[Peer, Any], None], on_fail: Callable[[Peer, str], None]
+    ) -> None:
+        request = FakeRequest(peer, msg, timeout, on_reply, on_fail)
+        self.requests.append(request)
+        request.timer = self.after(timeout, request.fail, "timeout")
+
+    def connect(self, peer: Peer) -> None:
+        self.holds[peer] = None
+
+    def disconnect(self, peer: Peer) -> None:
+        self.holds.pop(peer, None)
+
+    def backlog(self, peer: Peer) -> int:
+        return self.backlogs.get(peer, 0)
+
+    def learn(self, info: PeerInfo) -> None:
+        self.infos[info.peer] = info
+
+    def info(self, peer: Peer) -> PeerInfo:
+        return self.infos.get(peer) or PeerInfo(peer)
+
+    def trace(
+        self,
+        kind: str,
+        topic: str | None = None,
+        msg: MessageId | None = None,
+        peer: Peer | None = None,
+        hops: int | None = None,
+        reason: str | None = None,
+        dependencies: tuple[MessageId, ...] = (),
+    ) -> None:
+        self.traced.append(Traced(self.now(), kind, topic, msg, peer, hops, reason, dependencies))
+
+    def advance(self, us: int) -> None:
+        """Let time pass: all timers due by then fire, those set on the way too."""
+        until = self.clock.now + us
+        while self.clock.fire(until):
+            pass
+
+    def take(self) -> list[tuple[Peer, Message]]:
+        sent, self.sent = self.sent, []
+        return sent
+
+    def take_requests(self) -> list[FakeRequest]:
+        requests, self.requests = self.requests, []
+        return requests
+
+    def take_traced(self) -> list[Traced]:
+        traced, self.traced = self.traced, []
+        return traced
+
+
+def receive(machine: Machine, sender: Peer, msg: Message) -> None:
+    """Hand a message to its handler; a kind that has none is the sender's fault."""
+    handler = machine.handlers.get(type(msg))
+    if handler is None:
+        raise PeerError(f"{type(machine).__name__} takes no {type(msg).__name__}")
+    handler(machine, sender, msg)
+
+
+def ask(machine: Machine, sender: Peer, msg: Message, reply: Callable[[Message], None]) -> None:
+    """Hand a request to what answers it; `reply` hears the answer now or later, and refuses a second one."""
+    answerer = machine.answerers.get(type(msg))
+    if answerer is None:
+        raise PeerError(f"{type(machine).__name__} answers no {type(msg).__name__}")
+    answerer(machine, sender, msg, _once(reply))
+
+
+def told(mine: Sequence[Machine], theirs: Sequence[Machine]) -> list[tuple[Machine, str]]:
+    """My machines that hear of a link between two stacks, and by which protocol; one that names none hears of all."""
+    spoken = [protocol for machine in mine for protocol in machine.protocols]
+    common = [protocol for machine in theirs for protocol in machine.protocols if protocol in spoken]
+    named = [(machine, (*machine.protocols, *machine.watches)) for machine in mine]
+    agreed = [(machine, speaks(names, common) if names else "") for machine, names in named]
+    return [(machine, protocol) for machine, protocol in agreed if protocol is not None]
+
+
+def hears(machine: Machine, mine: Sequence[Machine], theirs: Sequence[Machine]) -> bool:
+    return any(hearer is machine for hearer, _ in told(mine, theirs))
+
+
+def twin(machine: Machine, theirs: Sequence[Machine]) -> Machine | None:
+    """The machine of the other stack that speaks this one's protocol."""
+    return next((other for other in theirs if speaks(machine.protocols, other.protocols)), None)
+
+
+def _once(reply: Callable[[Message], None]) -> Callable[[Message], None]:
+    replies: list[Message] = []
+
+    def first(msg: Message) -> None:
+        if replies:
+            raise UsageError("a request is answered once")
+        replies.append(msg)
+        reply(msg)
+
+    return first
+
+
+Wired: TypeAlias = Message | list[bytes]
+"""A message on its way: as it is, or its frames when the codec is in the loop."""
+
+
+class WireLink:
+    """A link between two nodes; `up` until it breaks for both at once."""
+
+    __slots__ = ("dialler", "incarnation", "open_requests", "target", "up")
+
+    def __init__(self, dialler: WireNode, target: WireNode, incarnation: int) -> None:
+        self.dialler = dialler
+        self.target = target
+        self.incarnation = incarnation
+        self.up = True
+        self.open_requests: list[tuple[WireEnv, FakeRequest]] = []
+
+    def other(self, node: WireNode) -> WireNode:
+        return self.target if node is self.dialler else self.dialler
+
+
+class WireNode:
+    """One stack. `links` are those it may send on: not one that it is closing. `dials` knows who waits for each."""
+
+    def __init__(self, me: int) -> None:
+        self.me = me
+        self.alive = True
+        self.envs: list[WireEnv] = []
+        self.links: dict[Peer, WireLink] = {}
+        self.dials: dict[Peer, dict[WireEnv, None]] = {}
+
+    @property
+    def machines(self) -> list[Machine]:
+        return [env.machine for env in self.envs]
+
+    def holders(self, peer: Peer) -> list[WireEnv]:
+        return [env for env in self.envs if peer in env.holds]
+
+
+class WireEnv(FakeEnv):
+    """Records as FakeEnv does, and lets it happen on the wire."""
+
+    machine: Machine
+    codec: Codec
+
+    def __init__(self, wire: FakeWire, node: WireNode) -> None:
+        super().__init__(node.me, seed=f"{wire.seed}/{node.me}/{len(node.envs)}", clock=wire.clock)
+        self.wire = wire
+        self.node = node
+        if node.envs:
+            self.infos, self.store = node.envs[0].infos, node.envs[0].store
+
+    def bind(self, machine: Machine) -> None:
+        self.machine = machine
+        self.codec = machine.codec()
+
+    def after(self, delay: int, action: Callable[..., None], *args: Any) -> FakeTimer:
+        return super().after(delay, self._fired, action, args)
+
+    def send(self, peer: Peer, msg: Message) -> None:
+        super().send(peer, msg)
+        self.wire._send(self, peer, msg)
+
+    def request(
+        self, peer: Peer, msg: Message, timeout: int, on_reply: Callable[[Peer, Any], None], on_fail: Callable[[Peer, str], None]
+    ) -> None:
+        super().request(peer, msg, timeout, on_reply, on_fail)
+        self.wire._request(self, self.requests[-1])
+
+    def connect(self, peer: Peer) -> None:
+        super().connect(peer)
+        self.wire._hold(self, peer)
+
+    def disconnect(self, peer: Peer) -> None:
+        held = peer in self.holds
+        super().disconnect(peer)
+        if held:
+            self.wire._release(self.node, peer)
+
+    def twin(self, link: WireLink) -> WireEnv | None:
+        """The Env at the other end whose machine speaks this one's protocol."""
+        others = link.other(self.node)
+        machine = twin(self.machine, others.machines)
+        return next((env for env in others.envs if env.machine is machine), None)
+
+    def _fired(self, action: Callable[..., None], args: tuple[Any, ...]) -> None:
+        if self.node.alive:
+            action(*args)
+
+
+class FakeWire:
+    """Joins stacks; peers are ints from 0, in order of `add`.
+
+    `errors` holds (node, peer at fault, error) for each PeerError: it costs that link, and nothing else.
+    With `codec`, each message is packed when it is sent and unpacked where it arrives.
+    """
+
+    def __init__(self, codec: bool = False, seed: int = 0, limit: int = OUTBOX_LIMIT) -> None:
+        self.codec = codec
+        self.seed = seed
+        self.limit = limit
+        self.clock = FakeClock()
+        self.nodes: list[WireNode] = []
+        self.errors: list[tuple[Peer, Peer, PeerError]] = []
+        self._queue: deque[Callable[[], None]] = deque()
+        self._incarnation = 0
+
+    @property
+    def now(self) -> int:
+        return self.clock.now
+
+    def add(self, build: Build) -> int:
+        """Build a stack and start it, lowest machine first."""
+        node = WireNode(len(self.nodes))
+        machines = build(partial(self._env, node))
+        if [machine.env for machine in machines] != node.envs:
+            raise UsageError("a Build calls its argument once for each machine, lowest first")
+        for env, machine in zip(node.envs, machines, strict=True):
+            env.bind(machine)
+        self.nodes.append(node)
+        for machine in machines:
+            machine.start()
+        return node.me
+
+    def connect(self, a: int, b: int) -> None:
+        """Let `a` dial `b`, without a hold of any machine."""
+        self._later(self._dial, self.nodes[a], b)
+
+    def cut(self, a: int, b: int, reason: str = "cut") -> None:
+        """Break the link at both ends; what is on its way is lost."""
+        if link := self.nodes[a].links.get(b):
+            self._break(link, reason)
+
+    def stop(self, node: int) -> None:
+        """The whole stack ends in order, highest machine first; its links close after what it sent."""
+        stopped = self.nodes[node]
+        for machine in reversed(stopped.machines):
+            machine.stop()
+        for peer in list(stopped.links):
+            self._close(stopped, peer)
+        self._later(self.crash, node)
+
+    def crash(self, node: int) -> None:
+        """Nothing of the stack runs any more, and its links break."""
+        self.nodes[node].alive = False
+        for link in list(self.nodes[node].links.values()):
+            self._break(link, "the peer is down")
+
+    def step(self) -> bool:
+        """Do the oldest thing that waits, a delivery for instance; False when nothing does."""
+        if self._queue:
+            self._queue.popleft()()
+            return True
+        return False
+
+    def run(self, us: int = 0) -> None:
+        """Do all that waits, let time pass, and do what the timers bring about."""
+        until = self.clock.now + us
+        for _ in range(STEPS):
+            if not self.step() and not self.clock.fire(until):
+                return
+        raise UsageError(f"no rest after {STEPS} steps: do two machines answer each other without end?")
+
+    def _env(self, node: WireNode) -> WireEnv:
+        env = WireEnv(self, node)
+        node.envs.append(env)
+        return env
+
+    def _later(self, action: Callable[..., None], *args: Any) -> None:
+        self._queue.append(partial(action, *args))
+
+    def _upcall(self, node: WireNode, peer: Peer, action: Callable[..., None], *args: Any) -> None:
+        """The one place where a peer's fault ends; its link breaks next, before anything else it sent is looked at."""
+        if not node.alive:
+            return
+        try:
+            action(*args)
+        except PeerError as error:
+            self.errors.append((node.me, peer, error))
+            if link := node.links.get(peer):
+                self._queue.appendleft(partial(self._break, link, str(error)))
+
+    def _hold(self, env: WireEnv, peer: Peer) -> None:
+        """A link that is up was told already; only one of no use to this machine ends as a failed dial."""
+        link = self._reach(env, peer)
+        if link:
+            self._later(self._useless, env, peer, link)
+
+    def _release(self, node: WireNode, peer: Peer) -> None:
+        if not node.holders(peer):
+            self._close(node, peer)
+
+    def _reach(self, env: WireEnv, peer: Peer) -> WireLink | None:
+        """The link there is, or a dial on its way."""
+        node, link = env.node, env.node.links.get(peer)
+        if link is None:
+            if peer not in node.dials:
+                self._later(self._dial, node, peer)
+            node.dials.setdefault(peer, {})[env] = None
+        return link
+
+    def _dial(self, node: WireNode, peer: Peer) -> None:
+        waiting = node.dials.pop(peer, {})
+        if not node.alive or peer in node.links:
+            return
+        target = next((other for other in self.nodes if other.me == peer and other.alive and other is not node), None)
+        if target is not None:
+            self._open(node, target)
+            return
+        for env in waiting:
+            self._failed(env, peer, "no such peer, or it is down")
+
+    def _open(self, dialler: WireNode, target: WireNode) -> None:
+        self._incarnation += 1
+        link = WireLink(dialler, target, self._incarnation)
+        dialler.links[target.me] = target.links[dialler.me] = link
+        for node, other in ((dialler, target), (target, dialler)):
+            for machine, protocol in told(node.machines, other.machines):
+                self._upcall(node, other.me, machine.link_up, other.me, Link(link.incarnation, node is dialler, protocol))
+        for env in dialler.holders(target.me):
+            self._useless(env, target.me, link)
+
+    def _useless(self, env: WireEnv, peer: Peer, link: WireLink) -> None:
+        if peer in env.holds and not hears(env.machine, env.node.machines, link.other(env.node).machines):
+            self._failed(env, peer, "no common protocol")
+            self._release(env.node, peer)
+
+    def _failed(self, env: WireEnv, peer: Peer, reason: str) -> None:
+        env.holds.pop(peer, None)
+        self._upcall(env.node, peer, env.machine.link_down, peer, 0, reason)
+
+    def _close(self, node: WireNode, peer: Peer) -> None:
+        if link := node.links.pop(peer, None):
+            self._later(self._break, link, "closed")
+
+    def _break(self, link: WireLink, reason: str) -> None:
+        if not link.up:
+            return
+        link.up = False
+        for node in (link.dialler, link.target):
+            self._forget(node, link)
+        for node in (link.dialler, link.target):
+            peer = link.other(node).me
+            for machine, _ in told(node.machines, link.other(node).machines):
+                self._upcall(node, peer, machine.link_down, peer, link.incarnation, reason)
+        for env, request in link.open_requests:
+            self._upcall(env.node, request.peer, request.fail, reason)
+
+    def _forget(self, node: WireNode, link: WireLink) -> None:
+        """Holds taken after this end began to close are meant for the next link, and stay."""
+        peer = link.other(node).me
+        if node.links.get(peer) is link:
+            del node.links[peer]
+            for env in node.envs:
+                env.holds.pop(peer, None)
+
+    def _send(self, env: WireEnv, peer: Peer, msg: Message) -> None:
+        size = env.codec.size(msg)
+        verdict = admit(msg, size, env.backlog(peer), self.limit)
+        if verdict == "send":
+            env.backlogs[peer] = env.backlog(peer) + size
+            self._later(self._arrive, env, peer, self._reach(env, peer), msg, self._wired(env, msg))
+        elif verdict == "close" and peer in env.node.links:
+            self._later(self._break, env.node.links[peer], "the outbox is full")
+        else:
+            self._later(self._upcall, env.node, peer, env.machine.dropped, peer, msg)
+
+    def _arrive(self, env: WireEnv, peer: Peer, link: WireLink | None, msg: Message, wired: Wired) -> None:
+        """What was sent on a link is lost with it; what waited for a dial goes over the link that came of it."""
+        env.backlogs[peer] -= env.codec.size(msg)
+        link = link or env.node.links.get(peer)
+        twin = env.twin(link) if link else None
+        if link is None or twin is None:
+            self._upcall(env.node, peer, env.machine.dropped, peer, msg)
+        elif link.up:
+            self._upcall(twin.node, env.me, self._receive, twin, env.me, wired)
+            if not env.backlogs[peer]:
+                self._upcall(env.node, peer, env.machine.drained, peer)
+
+    def _receive(self, env: WireEnv, sender: Peer, wired: Wired) -> None:
+        for msg in self._unwired(env, wired):
+            receive(env.machine, sender, msg)
+
+    def _request(self, env: WireEnv, request: FakeRequest) -> None:
+        self._later(self._asked, env, request, self._reach(env, request.peer), self._wired(env, request.msg))
+
+    def _asked(self, env: WireEnv, request: FakeRequest, link: WireLink | None, wired: Wired) -> None:
+        link = link or env.node.links.get(request.peer)
+        twin = env.twin(link) if link else None
+        if link is None or twin is None or not link.up:
+            self._upcall(env.node, request.peer, request.fail, "no link")
+            return
+        link.open_requests = [(other, asked) for other, asked in link.open_requests if not asked.settled]
+        link.open_requests.append((env, request))
+        self._upcall(twin.node, env.me, self._answer, env, request, link, twin, wired)
+
+    def _answer(self, env: WireEnv, request: FakeRequest, link: WireLink, twin: WireEnv, wired: Wired) -> None:
+        for msg in self._unwired(twin, wired):
+            ask(twin.machine, env.me, msg, lambda reply: self._later(self._replied, env, request, link, self._wired(twin, reply)))
+
+    def _replied(self, env: WireEnv, request: FakeRequest, link: WireLink, wired: Wired) -> None:
+        if link.up:
+            self._upcall(env.node, request.peer, self._heard, env, request, wired)
+
+    def _heard(self, env: WireEnv, request: FakeRequest, wired: Wired) -> None:
+        for msg in self._unwired(env, wired):
+            request.reply(msg)
+
+    def _wired(self, env: WireEnv, msg: Message) -> Wired:
+        return env.codec.pack([msg]) if self.codec else msg
+
+    def _unwired(self, env: WireEnv, wired: Wired) -> list[Message]:
+        if isinstance(wired, Message):
+            return [wired]
+        return [msg for frame in wired for msg in env.codec.unpack(frame)]

@@ -1,0 +1,61 @@
+"""What is published: the envelope, interests, verdicts and the header of an order.
+
+A publication is immutable and whole at birth; routers pass it on by reference. Its id is (source, epoch, sequence).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import ClassVar, Literal, TypeAlias
+
+import msgspec
+
+from peer.machine import Lane, Message, MessageId
+
+Value: TypeAlias = int | float | str
+
+
+class OrderHeader(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Put there by an order; `sequence` counts without holes for one source and topic, from each epoch's 1."""
+
+    epoch: int
+    sequence: int
+    dependencies: tuple[MessageId, ...] = ()
+
+
+class Publication(Message, frozen=True, tag=0):
+    lane: ClassVar[Lane] = Lane.PAYLOAD
+
+    id: MessageId
+    topic: str
+    data: bytes
+    order: OrderHeader | None = None
+    attributes: tuple[tuple[str, Value], ...] = ()
+
+
+class Filter(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A content filter: all its constraints (attribute, relation, value) hold."""
+
+    constraints: tuple[tuple[str, Literal["=", "<", "<=", ">", ">="], Value], ...]
+
+    def matches(self, attributes: tuple[tuple[str, Value], ...]) -> bool:
+        held = dict(attributes)
+        return all(name in held and _holds(held[name], relation, value) for name, relation, value in self.constraints)
+
+
+Interest: TypeAlias = str | Filter
+
+
+class Verdict(Enum):
+    """What validation says of a message; ignored ones are dropped without blame for their sender."""
+
+    ACCEPT = "accept"
+    IGNORE = "ignore"
+    REJECT = "reject"
+
+
+def _holds(held: Value, relation: str, value: Value) -> bool:
+    if isinstance(held, str) != isinstance(value, str):
+        return False
+    below, equal = held < value, held == value  # type: ignore[operator]
+    return {"=": equal, "<": below, "<=": below or equal, ">": not below and not equal, ">=": not below}[relation]

@@ -1,0 +1,128 @@
+"""The router contract: a machine that spreads publications over an overlay and hands each up once.
+
+The way of a message: first copy -> `receive` -> validation, which may answer later -> accepted: forwarded, then
+delivered where the node has the interest. A publisher that subscribes gets its own message, once.
+`join(interest)` ends in `joined(interest)` on the app: from then on the subscription is in force.
+
+Above: an `App` (the pub/sub API, an order, or a workload). Below: an `Overlay`'s neighbours and an Env.
+Bounds: `pending` validations, beyond which a message is rejected for that reason; each router bounds its own caches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from typing import Protocol
+
+from overlays.overlay import Overlay
+from peer.machine import Env, Machine, MessageId, Peer
+from peer.trace import DELIVER, JOIN, JOINED, LEAVE, PUBLISH, RECEIVE, REJECT
+from pubsub.message import Interest, OrderHeader, Publication, Verdict
+
+PENDING_LIMIT = 1_024  # a guess: a second of a slow validator at a thousand messages a second
+
+
+class Role(Enum):
+    PEER = "peer"
+    BROKER = "broker"
+    CLIENT = "client"
+
+
+class App(Protocol):
+    """What stands above a router. With `validates` false, every message is accepted and `validate` is not called."""
+
+    validates: bool
+
+    def validate(self, sender: Peer, publication: Publication, answer: Callable[[Verdict], None]) -> None: ...
+    def deliver(self, publication: Publication) -> None: ...
+    def joined(self, interest: Interest) -> None: ...
+
+
+class Router(Machine):
+    __slots__ = ("app", "interests", "overlay", "pending", "role", "sequence")
+
+    def __init__(self, env: Env, overlay: Overlay, app: App, role: Role = Role.PEER) -> None:
+        super().__init__(env)
+        self.overlay = overlay
+        self.app = app
+        self.role = role
+        self.interests: dict[Interest, None] = {}
+        self.pending = 0
+        self.sequence = 0
+        overlay.watchers.append(self)
+
+    def join(self, interest: Interest) -> None:
+        """Subscribe; a router whose subscriptions take time calls `_in_force` later."""
+        if interest not in self.interests:
+            self.interests[interest] = None
+            self.trace(JOIN, topic=_name(interest))
+            self._join(interest)
+
+    def leave(self, interest: Interest) -> None:
+        if interest in self.interests:
+            del self.interests[interest]
+            self.trace(LEAVE, topic=_name(interest))
+            self._leave(interest)
+
+    def publish(self, publication: Publication) -> None:
+        """Spread a message of this node; it was made by `compose`."""
+        dependencies = publication.order.dependencies if publication.order else ()
+        self.trace(PUBLISH, publication.topic, publication.id, None, 0, None, dependencies)
+        self._spread(publication)
+        if publication.topic in self.interests:
+            self._deliver(publication)
+
+    def compose(self, topic: str, data: bytes, order: OrderHeader | None = None) -> Publication:
+        self.sequence += 1
+        return Publication(MessageId(self.env.me, self.env.epoch, self.sequence), topic, data, order)
+
+    def advertise(self, interest: Interest) -> None:
+        """Register as a publisher; only routers with open groups or advertisements need it."""
+
+    def withdraw(self, interest: Interest) -> None: ...
+    def neighbor_up(self, peer: Peer) -> None: ...
+    def neighbor_down(self, peer: Peer, reason: str) -> None: ...
+
+    def _join(self, interest: Interest) -> None:
+        self._in_force(interest)
+
+    def _leave(self, interest: Interest) -> None: ...
+    def _spread(self, publication: Publication) -> None: ...
+    def _forward(self, publication: Publication, sender: Peer) -> None:
+        """Called once for each message that validation accepted, before it is delivered."""
+
+    def _in_force(self, interest: Interest) -> None:
+        self.trace(JOINED, topic=_name(interest))
+        self.app.joined(interest)
+
+    def _received(self, sender: Peer, publication: Publication, hops: int | None = None) -> None:
+        """The first copy has come; the router has noted its id already."""
+        self.trace(RECEIVE, publication.topic, publication.id, sender, hops)
+        if not self.app.validates:
+            self._accepted(sender, publication, hops)
+        elif self.pending >= PENDING_LIMIT:
+            self.trace(REJECT, publication.topic, publication.id, sender, hops, "validation queue full")
+        else:
+            self.pending += 1
+            self.app.validate(sender, publication, partial(self._judged, sender, publication, hops))
+
+    def _judged(self, sender: Peer, publication: Publication, hops: int | None, verdict: Verdict) -> None:
+        self.pending -= 1
+        if verdict is Verdict.ACCEPT:
+            self._accepted(sender, publication, hops)
+        else:
+            self.trace(REJECT, publication.topic, publication.id, sender, hops, verdict.value)
+
+    def _accepted(self, sender: Peer, publication: Publication, hops: int | None) -> None:
+        self._forward(publication, sender)
+        if publication.topic in self.interests:
+            self._deliver(publication, hops)
+
+    def _deliver(self, publication: Publication, hops: int | None = 0) -> None:
+        self.trace(DELIVER, publication.topic, publication.id, None, hops)
+        self.app.deliver(publication)
+
+
+def _name(interest: Interest) -> str:
+    return interest if isinstance(interest, str) else repr(interest)

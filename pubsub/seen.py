@@ -1,0 +1,41 @@
+"""Which messages have been seen: a set, so that asking costs no call, in two generations that forget by number and by age.
+
+An id is remembered for `ttl` at least and twice that at most, unless more than `limit` ids come in that time; the younger
+generation is the set itself, and becomes the older one when it is full or `ttl` old.
+Bounds: `limit` ids in all.
+"""
+
+from __future__ import annotations
+
+from peer.machine import SECOND, MessageId
+
+LIMIT = 1 << 16
+TTL = 120 * SECOND  # as in libp2p's pub/sub
+
+
+class Seen(set[MessageId]):
+    """`key in seen` may miss what only the older generation holds; `note` decides."""
+
+    __slots__ = ("limit", "old", "ttl", "until")
+
+    def __init__(self, limit: int = LIMIT, ttl: int = TTL) -> None:
+        super().__init__()
+        self.limit = limit
+        self.ttl = ttl
+        self.until = ttl
+        self.old: frozenset[MessageId] = frozenset()
+
+    def note(self, key: MessageId, now: int) -> bool:
+        """Remember an id; false when it was known already."""
+        if now >= self.until or 2 * len(self) >= self.limit:
+            self._turn(now)
+        if key in self or key in self.old:
+            return False
+        self.add(key)
+        return True
+
+    def _turn(self, now: int) -> None:
+        """The younger generation becomes the older, unless it is too old for that too."""
+        self.old = frozenset(self) if now < self.until + self.ttl else frozenset()
+        self.clear()
+        self.until = now + self.ttl

@@ -1,0 +1,133 @@
+"""The registry of stacks: `overlay/router` by name, with options, for the API, the command line and the benches alike.
+
+A new protocol is one line here. An option's default gives its type; what is allowed beyond that, its `check` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TypeAlias
+
+from overlays import graphs
+from overlays.overlay import Overlay
+from overlays.static import Static
+from peer.errors import UsageError
+from peer.machine import Build, Env, Machine, Peer, Rng
+from pubsub.flood import Flood
+from pubsub.router import App, Router
+
+Option: TypeAlias = bool | int | float | str
+Options: TypeAlias = Mapping[str, Option]
+Contacts: TypeAlias = Sequence[Peer]
+
+
+@dataclass(frozen=True)
+class OverlayKind:
+    """`introduce` gives each node of a fresh simulation its contacts, `admit` those of one that joins later."""
+
+    defaults: Options
+    check: Callable[[Options, int], None]
+    introduce: Callable[[Options, int, Rng], Sequence[Contacts]]
+    admit: Callable[[Options, Sequence[int], Rng], Contacts]
+    build: Callable[[Env, Contacts, Options, Sequence[str]], Overlay]
+
+
+@dataclass(frozen=True)
+class RouterKind:
+    defaults: Options
+    protocols: Sequence[str]
+    build: Callable[[Env, Overlay, App, Options], Router]
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A stack with its options filled in, ready to build nodes."""
+
+    name: str
+    overlay: OverlayKind
+    overlay_options: Options
+    router: RouterKind
+    router_options: Options
+
+    def introduce(self, nodes: int, rng: Rng) -> Sequence[Contacts]:
+        return self.overlay.introduce(self.overlay_options, nodes, rng)
+
+    def admit(self, live: Sequence[int], rng: Rng) -> Contacts:
+        return self.overlay.admit(self.overlay_options, live, rng)
+
+    def node(self, contacts: Contacts, app: App) -> Build:
+        """How one node is built: its overlay, then its router."""
+
+        def build(env: Callable[[], Env]) -> Sequence[Machine]:
+            overlay = self.overlay.build(env(), contacts, self.overlay_options, self.router.protocols)
+            return [overlay, self.router.build(env(), overlay, app, self.router_options)]
+
+        return build
+
+
+def find(name: str, overlay: Options, router: Options) -> Stack:
+    """The stack of that name; a wrong name or option is a UsageError that lists what there is."""
+    below, _, above = name.partition("/")
+    if below not in OVERLAYS or above not in ROUTERS:
+        near = get_close_matches(name, names(), 1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise UsageError(f"no stack is called {name!r}{hint}; there are: {', '.join(names())}")
+    lower, upper = OVERLAYS[below], ROUTERS[above]
+    return Stack(name, lower, _filled("overlay", below, lower.defaults, overlay), upper, _filled("router", above, upper.defaults, router))
+
+
+def check(name: str, overlay: Options, router: Options, nodes: int) -> None:
+    stack = find(name, overlay, router)
+    stack.overlay.check(stack.overlay_options, nodes)
+
+
+def names() -> list[str]:
+    return [f"{overlay}/{router}" for overlay in OVERLAYS for router in ROUTERS]
+
+
+def _filled(layer: str, name: str, defaults: Options, given: Options) -> Options:
+    for key, value in given.items():
+        if key not in defaults:
+            allowed = ", ".join(defaults) or "none"
+            raise UsageError(f"{layer}.{key} is no option of {name}; its options: {allowed}")
+        wanted = type(defaults[key])
+        if wanted is float and type(value) is int:
+            continue
+        if type(value) is not wanted:
+            raise UsageError(f"{layer}.{key} is {value!r}; it must be of type {wanted.__name__}")
+    return {**defaults, **given}
+
+
+def _check_static(options: Options, nodes: int) -> None:
+    graphs.check(str(options["graph"]), nodes, int(options["degree"]))
+
+
+def _introduce_static(options: Options, nodes: int, rng: Rng) -> Sequence[Contacts]:
+    """Each edge is dialled from its lower end; the other end takes every peer that speaks its protocol."""
+    contacts: list[list[Peer]] = [[] for _ in range(nodes)]
+    for a, b in graphs.draw(str(options["graph"]), nodes, int(options["degree"]), rng):
+        contacts[a].append(b)
+    return [tuple(peers) for peers in contacts]
+
+
+def _admit_static(options: Options, live: Sequence[int], rng: Rng) -> Contacts:
+    return tuple(sorted(rng.sample(live, min(int(options["degree"]), len(live)))))
+
+
+def _build_static(env: Env, contacts: Contacts, options: Options, protocols: Sequence[str]) -> Overlay:
+    return Static(env, contacts, protocols)
+
+
+def _build_flood(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
+    return Flood(env, overlay, app)
+
+
+OVERLAYS = {
+    "static": OverlayKind({"graph": "regular", "degree": 5}, _check_static, _introduce_static, _admit_static, _build_static),
+}
+
+ROUTERS = {
+    "flood": RouterKind({}, Flood.protocols, _build_flood),
+}

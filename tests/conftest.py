@@ -1,0 +1,37 @@
+"""For all tests: hypothesis made deterministic, and the command that replays a simulated run, printed when a test fails."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator
+
+import hypothesis
+import pytest
+
+hypothesis.settings.register_profile("weft", derandomize=True, deadline=None, print_blob=True, database=None)
+hypothesis.settings.load_profile("weft")
+
+REPLAY: deque[str] = deque(maxlen=8)
+"""The last runs of the test at hand."""
+
+
+def note_replay(line: str) -> None:
+    """To be called before a scenario runs, with the one line that runs it again."""
+    if line in REPLAY:
+        REPLAY.remove(line)
+    REPLAY.append(line)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    REPLAY.clear()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed and REPLAY:
+        # hypothesis ends with its smallest failure; the runs before it are of other examples
+        smallest = hypothesis.is_hypothesis_test(getattr(item, "obj", None))
+        report.sections.append(("replay", REPLAY[-1] if smallest else "\n".join(REPLAY)))
+    return report
