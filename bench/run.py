@@ -26,7 +26,9 @@ Progress: TypeAlias = Callable[[float, str], None]
 SLICES = 200  # how often progress is told
 
 
-def run(scenario: Scenario, *, trace: Path | None = None, save_faults: Path | None = None, progress: Progress | None = None) -> dict[str, Any]:
+def run(
+    scenario: Scenario, *, trace: Path | None = None, save_faults: Path | None = None, progress: Progress | None = None
+) -> dict[str, Any]:
     """The object that `weft sim --json` prints."""
     stack = stacks.find(scenario.stack, scenario.overlay, scenario.router)
     stack.overlay.check(stack.overlay_options, scenario.nodes)
@@ -37,13 +39,13 @@ def run(scenario: Scenario, *, trace: Path | None = None, save_faults: Path | No
     try:
         sim, cpu_s = _simulate(scenario, stack, tracer, save_faults, progress)
         counters.finish(sim.now)
-        result = _result(scenario, counters, tracer, sim, cpu_s, trace)
+        result = _result(scenario, counters.figures(), sim, cpu_s)
         tracer.close(figures=result, clock_offsets={})
     except BaseException as error:
         tracer.abort(type(error).__name__)
         error.add_note(f"replay: {command(scenario)}")
         raise
-    return result
+    return {**result, "trace": str(trace) if trace is not None else None, "trace_hash": tracer.hash}
 
 
 def build(scenario: Scenario, tracer: Tracer | None) -> Simulator:
@@ -93,8 +95,7 @@ def _slices(until: int, progress: Progress | None) -> Sequence[int]:
     return [until * step // SLICES for step in range(1, SLICES + 1)] if progress is not None else [until]
 
 
-def _result(scenario: Scenario, counters: Counters, tracer: Tracer, sim: Simulator, cpu_s: float, trace: Path | None) -> dict[str, Any]:
-    figures = counters.figures()
+def _result(scenario: Scenario, figures: dict[str, Any], sim: Simulator, cpu_s: float) -> dict[str, Any]:
     return {
         "stack": scenario.stack,
         "nodes": scenario.nodes,
@@ -107,6 +108,4 @@ def _result(scenario: Scenario, counters: Counters, tracer: Tracer, sim: Simulat
         "events_per_cpu_s": sim.events / cpu_s if cpu_s else None,
         "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "faults": dict(sorted(sim.network.counts.items())),
-        "trace": str(trace) if trace is not None else None,
-        "trace_hash": tracer.hash,
     }

@@ -265,7 +265,8 @@ def _workload_contradictions(scenario: Scenario) -> Iterator[tuple[str, str]]:
     for name in ("subscribers", "publishers"):
         value = getattr(work, name)
         if isinstance(value, int) and value > scenario.nodes:
-            yield f"workload.{name}", f"is {value}; it must be a number of nodes up to {scenario.nodes}, or a share from 0.0 to 1.0"
+            allowed = f"a number of nodes up to {scenario.nodes}, or a share from 0.0 to 1.0"
+            yield f"workload.{name}", f"is {value}; it must be {allowed}"
     if work.messages and not work.publishers:
         yield "workload.publishers", f"is 0, but workload.messages is {work.messages}; somebody must publish them"
     if work.interests > work.topics:
@@ -435,7 +436,9 @@ def _allowed_of_union(kind: mi.UnionType) -> str:
     if tags := _tags(kind):
         return f"a table with a kind: {', '.join(tags)}"
     members = [member for member in kind.types if not isinstance(member, mi.NoneType)]
-    return " or ".join(map(_allowed, members)) if len(members) == 1 else "true, false, a finite number or a string"
+    if any(isinstance(member, mi.BoolType) for member in members):  # an option of a layer, whose type its stack knows
+        return "true, false, a finite number or a string"
+    return ", or ".join(map(_allowed, members))
 
 
 def _range(kind: mi.IntType | mi.FloatType) -> str:

@@ -70,7 +70,8 @@ class Workload:
         self.publishers = order[: head_count(work.publishers, nodes)]
 
     def _draw_topics(self, rng: Random) -> list[str]:
-        work, chosen = self.scenario.workload, {}
+        work = self.scenario.workload
+        chosen: dict[str, None] = {}
         if work.interests >= len(self.topics):
             return list(self.topics)
         while len(chosen) < work.interests:

@@ -22,16 +22,18 @@ class Watcher(Protocol):
 
 
 class Overlay(Machine):
-    __slots__ = ("neighbors", "watchers")
+    __slots__ = ("everyone", "neighbors", "watchers")
 
     def __init__(self, env: Env) -> None:
         super().__init__(env)
         self.neighbors: dict[Peer, None] = {}  # a dict: iteration order must be the same in every run
+        self.everyone: tuple[Peer, ...] = ()  # the same, for `Env.send_all`
         self.watchers: list[Watcher] = []
 
     def _up(self, peer: Peer) -> None:
         if peer not in self.neighbors:
             self.neighbors[peer] = None
+            self.everyone = tuple(self.neighbors)
             self.trace(NEIGHBOR_UP, peer=peer)
             for watcher in self.watchers:
                 watcher.neighbor_up(peer)
@@ -39,6 +41,7 @@ class Overlay(Machine):
     def _down(self, peer: Peer, reason: str) -> None:
         if peer in self.neighbors:
             del self.neighbors[peer]
+            self.everyone = tuple(self.neighbors)
             self.trace(NEIGHBOR_DOWN, peer=peer, reason=reason)
             for watcher in self.watchers:
                 watcher.neighbor_down(peer, reason)

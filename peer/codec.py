@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache, reduce
 from operator import or_
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -20,12 +20,17 @@ from peer.machine import Message
 FRAME_LIMIT = 1 << 20
 
 
+class Nothing(Message, frozen=True, tag="nothing"):
+    """What a protocol without messages takes: no frame of any peer looks like it."""
+
+    impossible: Literal["nothing"]
+
+
 class MsgpackCodec:
     def __init__(self, kinds: Sequence[type[Message]], limit: int = FRAME_LIMIT) -> None:
         self.limit = limit
-        self._kinds = tuple(kinds)
         self._encode = msgspec.msgpack.Encoder().encode
-        wire: Any = reduce(or_, kinds) if kinds else None
+        wire: Any = reduce(or_, kinds) if kinds else Nothing
         self._decode = msgspec.msgpack.Decoder(wire).decode
 
     def pack(self, parts: Sequence[Message]) -> list[bytes]:

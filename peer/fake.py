@@ -156,9 +156,10 @@ class FakeEnv:
     def send(self, peer: Peer, msg: Message) -> None:
         self.sent.append((peer, msg))
 
-    def send_all(self, peers: Sequence[Peer], msg: Message) -> None:
+    def send_all(self, peers: tuple[Peer, ...], msg: Message, but: Peer | None = None) -> None:
         for peer in peers:
-            self.send(peer, msg)
+            if peer != but:
+                self.send(peer, msg)
 
     def request(
         self, peer: Peer, msg: Message, timeout: int, on_reply: Callable[[Peer, Any], None], on_fail: Callable[[Peer, str], None]

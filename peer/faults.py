@@ -142,7 +142,8 @@ class Skew(Fault, tag="skew", frozen=True, kw_only=True):
 
 
 AnyFault: TypeAlias = (
-    Loss | BurstLoss | Duplicate | Reorder | DelaySpike | Corrupt | Truncate | Cut | Partition | Reset | Crash | Restart | MassCrash | SlowNode | Nat | Skew
+    Loss | BurstLoss | Duplicate | Reorder | DelaySpike | Corrupt | Truncate | Cut | Partition
+    | Reset | Crash | Restart | MassCrash | SlowNode | Nat | Skew
 )
 
 

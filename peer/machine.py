@@ -86,7 +86,7 @@ class Env(Protocol):
 
     `trace` writes one row of `peer.trace`; time and node are filled in. Where `tracing` is false nobody reads them, and a
     machine may save itself the call. `epoch` differs at each start of the node.
-    `store` is small and durable: it outlives a crash, unless the crash lost the disk.
+    `store` is small, durable and the machine's own: it outlives a crash, unless the crash lost the disk.
     """
 
     @property
@@ -104,10 +104,17 @@ class Env(Protocol):
     def after(self, delay: int, action: Callable[..., None], *args: Any) -> Timer: ...
 
     def send(self, peer: Peer, msg: Message) -> None:
-        """Never blocks, raises or re-enters; without a link it dials, and the message waits in a bounded queue."""
+        """Never blocks or re-enters; without a link it dials, and the message waits in a bounded queue.
 
-    def send_all(self, peers: Sequence[Peer], msg: Message) -> None:
-        """The same message to each peer, in that order: encoded once, and one entry in the simulator where it may be."""
+        What never left, for want of room, of a link or of a common protocol, comes back by `dropped`. The one thing that
+        raises is a message over the frame limit, a mistake of the program itself.
+        """
+
+    def send_all(self, peers: tuple[Peer, ...], msg: Message, but: Peer | None = None) -> None:
+        """The same message to each peer but one, in that order: encoded once, and one entry in the simulator where it may be.
+
+        A tuple, since the same one comes again and again: a driver may keep what it found out about it.
+        """
 
     def request(
         self, peer: Peer, msg: Message, timeout: int, on_reply: Callable[[Peer, Any], None], on_fail: Callable[[Peer, str], None]
@@ -115,10 +122,16 @@ class Env(Protocol):
         """Exactly one of the two is called, once, with the reply or with the reason why there is none."""
 
     def connect(self, peer: Peer) -> None:
-        """Take a hold on the link, dialling if there is none; ends in `link_up`, or `link_down` with incarnation 0."""
+        """Take a hold on the link, dialling if there is none; ends in `link_up`, or `link_down` with incarnation 0.
+
+        Where the link is up already and was told, nothing more is. Whoever accepted a link holds it only after `connect`.
+        """
 
     def disconnect(self, peer: Peer) -> None:
-        """Release this machine's hold; the link closes, after what was sent, when this node has no hold left on it."""
+        """Release this machine's hold; the link closes, after what was sent, when this node has no hold left on it.
+
+        Without a hold it does nothing. A hold taken after it is a new one, which the old link's `link_down` does not touch.
+        """
 
     def backlog(self, peer: Peer) -> int:
         """Bytes accepted for the peer that have not left yet; `drained` tells when there are none."""
@@ -139,6 +152,7 @@ class Env(Protocol):
 
 
 Reply: TypeAlias = Callable[[Message], None]
+Handlers: TypeAlias = dict[type[Message], Callable[..., None]]
 Method = TypeVar("Method", bound=Callable[..., None])
 
 
@@ -167,25 +181,30 @@ class Machine:
     """Owns its state; handlers, timer actions and the upcalls below are the only ways in.
 
     `protocols` are its ids on the wire, preferred first. `watches` names protocols of other machines whose links it
-    is told of too, though it gets none of their messages.
+    is told of too, though it gets none of their messages; a machine that names neither is told of every link.
     """
 
     __slots__ = ("__dict__", "__weakref__", "env", "trace", "tracing")
 
     protocols: tuple[str, ...] = ()
     watches: tuple[str, ...] = ()
-    handlers: ClassVar[dict[type[Message], Callable[..., None]]] = {}
-    answerers: ClassVar[dict[type[Message], Callable[..., None]]] = {}
+    handlers: ClassVar[Handlers] = {}
+    answerers: ClassVar[Handlers] = {}
     kinds: ClassVar[tuple[type[Message], ...]] = ()
 
     def __init_subclass__(cls) -> None:
         own = [method for method in vars(cls).values() if callable(method)]
         taken = {m.upon: m for m in own if hasattr(m, "upon")}
         answered = {m.answers: m for m in own if hasattr(m, "answers")}
-        cls.handlers = {**cls.handlers, **taken}
-        cls.answerers = {**cls.answerers, **answered}
+        cls.handlers = {**cls._renewed(cls.handlers), **taken}
+        cls.answerers = {**cls._renewed(cls.answerers), **answered}
         replies = [kind for m in answered.values() for kind in m.replies]
         cls.kinds = tuple(dict.fromkeys([*cls.kinds, *taken, *answered, *replies]))
+
+    @classmethod
+    def _renewed(cls, table: Handlers) -> Handlers:
+        """A method that a subclass overrides takes its place in the table, marked again or not."""
+        return {kind: vars(cls).get(method.__name__, method) for kind, method in table.items()}
 
     def __init__(self, env: Env) -> None:
         self.env = env

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from peer.sim import SimNode, Simulator
 
 
+DICE = (faults.Loss, faults.BurstLoss, faults.Duplicate, faults.Corrupt, faults.Truncate)
+
+
 class Half:
     """One direction of a link; `ears` holds the receiver's machines by the sender's port p, and their handlers at ~p."""
 
@@ -92,9 +95,7 @@ class Trouble:
         self.extra = sum(round(f.ms * MS) for f in kinds if isinstance(f, faults.DelaySpike))
         self.factor = max((f.factor for f in kinds if isinstance(f, faults.SlowNode)), default=1.0)
         self.held = [a for a in active if isinstance(a.fault, faults.Reorder)]
-        self.dice = [
-            a for a in active if isinstance(a.fault, (faults.Loss, faults.BurstLoss, faults.Duplicate, faults.Corrupt, faults.Truncate))
-        ]
+        self.dice = [a for a in active if isinstance(a.fault, DICE)]
 
     @property
     def delays(self) -> bool:
@@ -139,10 +140,12 @@ class Network:
         plain = stream is not None and not self.one_at_a_time
         self.post = self._post_each if not plain else self._post_shared if self.shared_clock else self._post_copies
 
-    def _post_copies(self, node: SimNode, halves: Sequence[Half], port: int, msg: Freight) -> None:
+    def _post_copies(self, node: SimNode, halves: tuple[Half, ...], port: int, msg: Freight, skip: Half | None = None) -> None:
         now, draws, buckets = self.sim.now, self.draws, self.calendar.buckets
         assert draws is not None
         for half in halves:
+            if half is skip:
+                continue
             if half.trouble is not None:
                 self.carry(node, half, port, msg)
                 continue
@@ -157,21 +160,25 @@ class Network:
             else:
                 self.calendar.add((t, half, port, msg))
 
-    def _post_shared(self, node: SimNode, halves: Sequence[Half], port: int, msg: Freight) -> None:
+    def _post_shared(self, node: SimNode, halves: tuple[Half, ...], port: int, msg: Freight, skip: Half | None = None) -> None:
         if self.active:
             for half in halves:
-                if half.trouble is not None and half.trouble.delays:
+                if half is not skip and half.trouble is not None and half.trouble.delays:
                     self.carry(node, half, port, msg)
-            halves = [half for half in halves if half.trouble is None or not half.trouble.delays]
+            halves = tuple(half for half in halves if half.trouble is None or not half.trouble.delays)
+        if not halves:
+            return
         assert self.draws is not None
         t = self.sim.now + next(self.draws)
         if t < node.clock:
             t = node.clock
         node.clock = t
-        self.calendar.add((t, halves, port, msg))
+        self.calendar.add((t, (halves, skip), port, msg))
 
-    def _post_each(self, node: SimNode, halves: Sequence[Half], port: int, msg: Freight) -> None:
+    def _post_each(self, node: SimNode, halves: tuple[Half, ...], port: int, msg: Freight, skip: Half | None = None) -> None:
         for half in halves:
+            if half is skip:
+                continue
             if self.one_at_a_time:
                 self._queue(node, half, port, msg)
             else:
@@ -218,7 +225,7 @@ class Network:
         verdict = admit(msg, size, queued, self.sim.queue)
         if verdict != "send":
             self.counts["overload"] += 1
-            self.sim.refused(node, half, port, msg, close=verdict == "close")
+            self.sim.links.refused(node, half, port, msg, close=verdict == "close")
             return
         uplink.queued[half] = queued + max(size, 1)
         uplink.waiting += 1
@@ -246,7 +253,7 @@ class Network:
         if node.up and (node.links.get(half.target.id) is half or half in uplink.closing):
             self.carry(node, half, port, msg)
         else:
-            self.sim.refused(node, half, port, msg, close=False)
+            self.sim.links.refused(node, half, port, msg, close=False)
         if not left:
             self._emptied(node, half)
         following = next((lane for lane in uplink.lanes if lane), None)
@@ -257,7 +264,7 @@ class Network:
     def _emptied(self, node: SimNode, half: Half) -> None:
         reason = node.uplink.closing.pop(half, None)
         if reason is not None:
-            self.sim.send_close(node, half, reason)
+            self.sim.links.send_close(node, half, reason)
         elif node.up:
             for machine in node.machines:
                 machine.drained(half.target.id)
@@ -296,7 +303,7 @@ class Network:
 
     def _give_up(self, half: Half, since: int) -> None:
         if self.cut_since.get(half) == since:
-            self.sim.break_link(half, "timeout")
+            self.sim.links.break_link(half, "timeout")
 
     def forget(self, half: Half) -> None:
         self.cut_since.pop(half, None)

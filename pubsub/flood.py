@@ -37,10 +37,7 @@ class Flood(Router):
 
     def _spread(self, publication: Publication) -> None:
         self.seen.note(publication.id, self.env.now())
-        self.env.send_all(list(self.overlay.neighbors), publication)
+        self.env.send_all(self.overlay.everyone, publication)
 
     def _forward(self, publication: Publication, sender: Peer) -> None:
-        peers = list(self.overlay.neighbors)
-        if sender in self.overlay.neighbors:
-            peers.remove(sender)
-        self.env.send_all(peers, publication)
+        self.env.send_all(self.overlay.everyone, publication, sender)

@@ -13,6 +13,7 @@ import msgspec
 from peer.machine import Lane, Message, MessageId
 
 Value: TypeAlias = int | float | str
+Attributes: TypeAlias = tuple[tuple[str, Value], ...]
 
 
 class OrderHeader(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -30,7 +31,7 @@ class Publication(Message, frozen=True, tag=0):
     topic: str
     data: bytes
     order: OrderHeader | None = None
-    attributes: tuple[tuple[str, Value], ...] = ()
+    attributes: Attributes = ()
 
 
 class Filter(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -38,7 +39,7 @@ class Filter(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     constraints: tuple[tuple[str, Literal["=", "<", "<=", ">", ">="], Value], ...]
 
-    def matches(self, attributes: tuple[tuple[str, Value], ...]) -> bool:
+    def matches(self, attributes: Attributes) -> bool:
         held = dict(attributes)
         return all(name in held and _holds(held[name], relation, value) for name, relation, value in self.constraints)
 

@@ -12,15 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from functools import partial
 from typing import Protocol
 
 from overlays.overlay import Overlay
+from peer.errors import UsageError
 from peer.machine import Env, Machine, MessageId, Peer
 from peer.trace import DELIVER, JOIN, JOINED, LEAVE, PUBLISH, RECEIVE, REJECT
-from pubsub.message import Interest, OrderHeader, Publication, Verdict
-
-PENDING_LIMIT = 1_024  # a guess: a second of a slow validator at a thousand messages a second
+from pubsub.message import Attributes, Filter, Interest, OrderHeader, Publication, Verdict
 
 
 class Role(Enum):
@@ -40,7 +38,9 @@ class App(Protocol):
 
 
 class Router(Machine):
-    __slots__ = ("app", "interests", "overlay", "pending", "role", "sequence")
+    __slots__ = ("app", "filters", "interests", "overlay", "pending", "role", "sequence")
+
+    pending_limit = 1_024  # a guess: a second of a slow validator at a thousand messages a second
 
     def __init__(self, env: Env, overlay: Overlay, app: App, role: Role = Role.PEER) -> None:
         super().__init__(env)
@@ -48,6 +48,7 @@ class Router(Machine):
         self.app = app
         self.role = role
         self.interests: dict[Interest, None] = {}
+        self.filters: tuple[Filter, ...] = ()
         self.pending = 0
         self.sequence = 0
         overlay.watchers.append(self)
@@ -56,12 +57,14 @@ class Router(Machine):
         """Subscribe; a router whose subscriptions take time calls `_in_force` later."""
         if interest not in self.interests:
             self.interests[interest] = None
+            self._sort_out_filters()
             self.trace(JOIN, topic=_name(interest))
             self._join(interest)
 
     def leave(self, interest: Interest) -> None:
         if interest in self.interests:
             del self.interests[interest]
+            self._sort_out_filters()
             self.trace(LEAVE, topic=_name(interest))
             self._leave(interest)
 
@@ -70,12 +73,12 @@ class Router(Machine):
         dependencies = publication.order.dependencies if publication.order else ()
         self.trace(PUBLISH, publication.topic, publication.id, None, 0, None, dependencies)
         self._spread(publication)
-        if publication.topic in self.interests:
+        if publication.topic in self.interests or (self.filters and self._matches(publication)):
             self._deliver(publication)
 
-    def compose(self, topic: str, data: bytes, order: OrderHeader | None = None) -> Publication:
+    def compose(self, topic: str, data: bytes, order: OrderHeader | None = None, attributes: Attributes = ()) -> Publication:
         self.sequence += 1
-        return Publication(MessageId(self.env.me, self.env.epoch, self.sequence), topic, data, order)
+        return Publication(MessageId(self.env.me, self.env.epoch, self.sequence), topic, data, order, attributes)
 
     def advertise(self, interest: Interest) -> None:
         """Register as a publisher; only routers with open groups or advertisements need it."""
@@ -92,6 +95,12 @@ class Router(Machine):
     def _forward(self, publication: Publication, sender: Peer) -> None:
         """Called once for each message that validation accepted, before it is delivered."""
 
+    def _sort_out_filters(self) -> None:
+        self.filters = tuple(interest for interest in self.interests if isinstance(interest, Filter))
+
+    def _matches(self, publication: Publication) -> bool:
+        return any(interest.matches(publication.attributes) for interest in self.filters)
+
     def _in_force(self, interest: Interest) -> None:
         self.trace(JOINED, topic=_name(interest))
         self.app.joined(interest)
@@ -101,11 +110,11 @@ class Router(Machine):
         self.trace(RECEIVE, publication.topic, publication.id, sender, hops)
         if not self.app.validates:
             self._accepted(sender, publication, hops)
-        elif self.pending >= PENDING_LIMIT:
+        elif self.pending >= self.pending_limit:
             self.trace(REJECT, publication.topic, publication.id, sender, hops, "validation queue full")
         else:
             self.pending += 1
-            self.app.validate(sender, publication, partial(self._judged, sender, publication, hops))
+            self.app.validate(sender, publication, Judgement(self, sender, publication, hops))
 
     def _judged(self, sender: Peer, publication: Publication, hops: int | None, verdict: Verdict) -> None:
         self.pending -= 1
@@ -116,12 +125,28 @@ class Router(Machine):
 
     def _accepted(self, sender: Peer, publication: Publication, hops: int | None) -> None:
         self._forward(publication, sender)
-        if publication.topic in self.interests:
+        if publication.topic in self.interests or (self.filters and self._matches(publication)):
             self._deliver(publication, hops)
 
     def _deliver(self, publication: Publication, hops: int | None = 0) -> None:
         self.trace(DELIVER, publication.topic, publication.id, None, hops)
         self.app.deliver(publication)
+
+
+class Judgement:
+    """What a validator calls with its verdict, once, now or later."""
+
+    __slots__ = ("_case",)
+
+    def __init__(self, router: Router, sender: Peer, publication: Publication, hops: int | None) -> None:
+        self._case: tuple[Router, Peer, Publication, int | None] | None = (router, sender, publication, hops)
+
+    def __call__(self, verdict: Verdict) -> None:
+        if self._case is None:
+            raise UsageError("a validator answered twice for one message")
+        router, sender, publication, hops = self._case
+        self._case = None
+        router._judged(sender, publication, hops, verdict)
 
 
 def _name(interest: Interest) -> str:

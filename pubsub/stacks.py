@@ -75,7 +75,8 @@ def find(name: str, overlay: Options, router: Options) -> Stack:
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise UsageError(f"no stack is called {name!r}{hint}; there are: {', '.join(names())}")
     lower, upper = OVERLAYS[below], ROUTERS[above]
-    return Stack(name, lower, _filled("overlay", below, lower.defaults, overlay), upper, _filled("router", above, upper.defaults, router))
+    options = _filled("overlay", below, lower.defaults, overlay), _filled("router", above, upper.defaults, router)
+    return Stack(name, lower, options[0], upper, options[1])
 
 
 def check(name: str, overlay: Options, router: Options, nodes: int) -> None:

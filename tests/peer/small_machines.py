@@ -159,10 +159,10 @@ class Flood(Router):
 
     def _spread(self, publication: Publication) -> None:
         self.seen[publication.id] = None
-        self.env.send_all(list(self.overlay.neighbors), publication)
+        self.env.send_all(self.overlay.everyone, publication)
 
     def _forward(self, publication: Publication, sender: Peer) -> None:
-        self.env.send_all([peer for peer in self.overlay.neighbors if peer != sender], publication)
+        self.env.send_all(self.overlay.everyone, publication, sender)
 
 
 class LateApp:

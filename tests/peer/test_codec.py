@@ -154,7 +154,9 @@ def test_deep_nesting_is_a_peer_error(opening: bytes, depth: int) -> None:
             CODEC.unpack(prefix + opening * depth)
 
 
-@pytest.mark.parametrize("claim", [b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff"])
+@pytest.mark.parametrize(
+    "claim", [b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff"]
+)
 def test_a_length_that_the_frame_does_not_have_is_a_peer_error(claim: bytes) -> None:
     for prefix in (b"", b"\x92\x02", b"\x92\x04"):
         with pytest.raises(PeerError):

@@ -1,0 +1,320 @@
+"""One machine's view of the simulated world: the Env of `peer.machine` over a `peer.sim.Simulator`, and one life of a node.
+
+Requests, replies and frames of the real codec travel as parcels; plain messages pass by reference, as they are.
+Bounds: a request ends at its timeout; what an Env keeps of its last `send_all` is one tuple of links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from peer.errors import PeerError, UsageError
+from peer.machine import Build, Codec, Lane, Machine, Message, MessageId, Peer, PeerInfo
+from peer.network import Freight, Half, Parcel, Uplink
+from peer.trace import SEND
+
+if TYPE_CHECKING:
+    from peer.sim import Simulator
+
+
+Started: TypeAlias = "Callable[[SimNode], None]"
+
+
+class SimTimer:
+    __slots__ = ("action", "args", "node")
+
+    def __init__(self, node: SimNode, action: Callable[..., None], args: tuple[Any, ...]) -> None:
+        self.node = node
+        self.action: Callable[..., None] | None = action
+        self.args = args
+
+    def cancel(self) -> None:
+        self.action = None
+        self.args = ()
+
+
+class Deaf(Machine):
+    """Stands for the machine that a peer does not have: takes nothing."""
+
+    __slots__ = ()
+
+
+class SimEnv:
+    """One machine's view of the simulated world (`peer.machine.Env`)."""
+
+    __slots__ = (
+        "_changes", "_codec", "_halves", "_peers", "_strangers", "me", "node", "port", "requests", "sim", "trace", "tracing",
+    )  # fmt: skip
+
+    def __init__(self, sim: Simulator, node: SimNode, port: int) -> None:
+        self.sim = sim
+        self.node = node
+        self.port = port
+        self.me = node.id
+        self.tracing = sim.tracer is not None
+        self.trace = self._trace if self.tracing else _no_trace
+        self.requests: dict[int, Request] | None = None
+        self._codec: Codec | None = None
+        self._peers: tuple[Peer, ...] | None = None
+        self._changes = 0
+        self._halves: tuple[Half, ...] = ()
+        self._strangers: tuple[Peer, ...] = ()
+
+    @property
+    def rng(self) -> Random:
+        if self.node.rng is None:  # made on first use: a generator is 3 KB
+            self.node.rng = self.sim.stream(f"node:{self.me}:{self.node.epoch}")
+        return self.node.rng
+
+    @property
+    def epoch(self) -> int:
+        return self.node.epoch
+
+    @property
+    def store(self) -> MutableMapping[str, bytes]:
+        return self.sim.stores.setdefault((self.me, self.port), {})
+
+    @property
+    def codec(self) -> Codec:
+        if self._codec is None:
+            self._codec = self.node.machines[self.port].codec()
+        return self._codec
+
+    def now(self) -> int:
+        return self.sim.now
+
+    def after(self, delay: int, action: Callable[..., None], *args: Any) -> SimTimer:
+        if delay < 0:
+            raise UsageError(f"a timer of {delay} us lies in the past")
+        if self.node.skew != 1.0:
+            delay = round(delay * self.node.skew)
+        timer = SimTimer(self.node, action, args)
+        self.sim.calendar.add((self.sim.now + delay, None, timer, None))
+        return timer
+
+    def send(self, peer: Peer, msg: Message) -> None:
+        self.send_all((peer,), msg)
+
+    def send_all(self, peers: tuple[Peer, ...], msg: Message, but: Peer | None = None) -> None:
+        node, sim = self.node, self.sim
+        if not node.up:
+            return
+        if sim.tracer is not None:
+            self._trace_send(peers, msg, but)
+        if peers is not self._peers or node.changes != self._changes:
+            self._resolve(peers)
+        if self._strangers:
+            self._send_strangers(msg, but)
+        skip = node.links.get(but) if but is not None else None
+        if not sim.codec:
+            sim.network.post(node, self._halves, self.port, msg, skip)
+        else:
+            for parcel in self.parcels("tell", msg):
+                sim.network.post(node, self._halves, self.port, parcel, skip)
+
+    def _resolve(self, peers: tuple[Peer, ...]) -> None:
+        """Which links lead to these peers: kept for the next call, until a link of this node comes or goes."""
+        links = self.node.links
+        self._peers, self._changes = peers, self.node.changes
+        self._halves = tuple(links[peer] for peer in peers if peer in links)
+        self._strangers = tuple(peer for peer in peers if peer not in links)
+
+    def _send_strangers(self, msg: Message, but: Peer | None) -> None:
+        for peer in self._strangers:
+            if peer != but:
+                self.sim.links.wait_for_dial(self.node, peer, self.port, msg)
+
+    def request(
+        self, peer: Peer, msg: Message, timeout: int, on_reply: Callable[[Peer, Any], None], on_fail: Callable[[Peer, str], None]
+    ) -> None:
+        if not self.node.up:
+            return
+        if self.requests is None:
+            self.requests = {}
+        self.sim.asked += 1
+        number = self.sim.asked
+        timer = self.after(timeout, self.failed, number, "timeout")
+        self.requests[number] = Request(peer, on_reply, on_fail, timer)
+        self._ship("ask", peer, msg, number)
+
+    def failed(self, number: int, reason: str) -> None:
+        request = self.requests.pop(number, None) if self.requests else None
+        if request is not None:
+            request.timer.cancel()
+            request.on_fail(request.peer, reason)
+
+    def connect(self, peer: Peer) -> None:
+        self.sim.links.hold(self.node, peer, self.port)
+
+    def disconnect(self, peer: Peer) -> None:
+        self.sim.links.release(self.node, peer, self.port)
+
+    def backlog(self, peer: Peer) -> int:
+        half = self.node.links.get(peer)
+        return self.node.uplink.queued.get(half, 0) if half is not None else 0
+
+    def learn(self, info: PeerInfo) -> None:
+        """Every peer can be dialled by its number here; what was learned is only given back."""
+        if self.node.infos is None:
+            self.node.infos = {}
+        self.node.infos[info.peer] = info
+
+    def info(self, peer: Peer) -> PeerInfo:
+        return (self.node.infos or {}).get(peer) or PeerInfo(peer)
+
+    def size(self, msg: Freight) -> int:
+        if isinstance(msg, Message):
+            return self.codec.size(msg)
+        return len(msg.frame) if msg.msg is None else self.codec.size(msg.msg)
+
+    def parcels(self, role: str, msg: Message, number: int = 0) -> list[Parcel]:
+        if not self.sim.codec:
+            return [Parcel(role, msg.lane, msg, number=number)]
+        return [Parcel(role, msg.lane, None, frame, number) for frame in self.codec.pack([msg])]
+
+    def take(self, half: Half, parcel: Parcel) -> None:
+        """A parcel has come for this machine."""
+        parts = (parcel.msg,) if parcel.msg is not None else self.codec.unpack(parcel.frame)
+        machine = self.node.machines[self.port]
+        for part in parts:
+            if parcel.role == "tell":
+                tell(machine, half.source, part)
+            elif parcel.role == "ask":
+                self._answer(machine, half.source, part, parcel.number)
+            else:
+                self._replied(half.source, part, parcel.number)
+
+    def _answer(self, machine: Machine, sender: int, msg: Message, number: int) -> None:
+        answerer = machine.answerers.get(type(msg))
+        if answerer is None:
+            raise PeerError(f"{type(machine).__name__} answers no {type(msg).__name__}")
+        answered = False
+
+        def reply(answer: Message) -> None:
+            nonlocal answered
+            if answered:
+                raise UsageError(f"{type(machine).__name__} answered one {type(msg).__name__} twice")
+            answered = True
+            self._ship("reply", sender, answer, number)
+
+        answerer(machine, sender, msg, reply)
+
+    def _replied(self, sender: int, msg: Message, number: int) -> None:
+        request = self.requests.get(number) if self.requests else None
+        if request is not None and request.peer == sender and self.requests is not None:
+            del self.requests[number]
+            request.timer.cancel()
+            request.on_reply(sender, msg)
+
+    def _ship(self, role: str, peer: Peer, msg: Message, number: int) -> None:
+        half = self.node.links.get(peer)
+        if not self.node.up or (role == "reply" and half is None):
+            return
+        if self.sim.tracer is not None:
+            self._trace_send((peer,), msg, None)
+        for parcel in self.parcels(role, msg, number):
+            if half is not None:
+                self.sim.network.post(self.node, (half,), self.port, parcel)
+            else:
+                self.sim.links.wait_for_dial(self.node, peer, self.port, parcel)
+
+    def _trace(
+        self,
+        kind: str,
+        topic: str | None = None,
+        msg: MessageId | None = None,
+        peer: Peer | None = None,
+        hops: int | None = None,
+        reason: str | None = None,
+        dependencies: tuple[MessageId, ...] = (),
+    ) -> None:
+        tracer = self.sim.tracer
+        assert tracer is not None
+        tracer.emit(self.sim.now, self.me, kind, topic, msg, peer, hops, None, None, None, reason, dependencies)
+
+    def _trace_send(self, peers: tuple[Peer, ...], msg: Message, but: Peer | None) -> None:
+        tracer = self.sim.tracer
+        assert tracer is not None
+        if but is not None:
+            peers = tuple(peer for peer in peers if peer != but)
+        if not peers:
+            return
+        topic, known = about(msg)
+        size, only = self.codec.size(msg), peers[0] if len(peers) == 1 else None
+        tracer.emit(self.sim.now, self.me, SEND, topic, known, only, None, len(peers), size, msg.lane)
+        if tracer.level == "full":
+            tracer.copies(self.sim.now, self.me, peers, topic, known, size, msg.lane)
+
+
+class Request(NamedTuple):
+    peer: Peer
+    on_reply: Callable[[Peer, Any], None]
+    on_fail: Callable[[Peer, str], None]
+    timer: SimTimer
+
+
+class SimNode:
+    """One life of a node: a restart makes a new one under the same number."""
+
+    __slots__ = (
+        "_uplink", "build", "busy_until", "changes", "clock", "dials", "ears", "envs", "epoch", "holds", "id", "infos", "links",
+        "machines", "rng", "shape", "skew", "started", "up",
+    )  # fmt: skip
+
+    def __init__(self, number: int, epoch: int, skew: float, build: Build, started: Started | None) -> None:
+        self.id = number
+        self.epoch = epoch
+        self.skew = skew
+        self.build = build
+        self.started = started
+        self.up = True
+        self.machines: Sequence[Machine] = ()
+        self.ears: tuple[Any, ...] = ()
+        self.envs: list[SimEnv] = []
+        self.shape: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
+        self.links: dict[Peer, Half] = {}
+        self.holds: dict[Peer, int] = {}  # a bit for each port
+        self.dials: dict[Peer, list[tuple[int, Freight]]] = {}
+        self.rng: Random | None = None
+        self.infos: dict[Peer, PeerInfo] | None = None
+        self.clock = 0
+        self.changes = 0  # of `links`
+        self.busy_until = 0
+        self._uplink: Uplink | None = None
+
+    @property
+    def uplink(self) -> Uplink:
+        if self._uplink is None:
+            self._uplink = Uplink()
+        return self._uplink
+
+
+def both_ways(machines: Sequence[Machine]) -> tuple[Any, ...]:
+    """Each machine at its port p, and its table of handlers at ~p: one object to touch for each arrival instead of four."""
+    return (*machines, *(machine.handlers for machine in reversed(machines)))
+
+
+def tell(machine: Machine, sender: Peer, msg: Message) -> None:
+    handler = machine.handlers.get(type(msg))
+    if handler is not None:
+        handler(machine, sender, msg)
+    elif not isinstance(machine, Deaf):
+        raise PeerError(f"{type(machine).__name__} takes no {type(msg).__name__}")
+
+
+def about(msg: Message) -> tuple[str | None, MessageId | None]:
+    """By what a trace knows a message: a payload has a topic and an id, control traffic has neither."""
+    return (msg.topic, msg.id) if msg.lane is Lane.PAYLOAD else (None, None)  # type: ignore[attr-defined]
+
+
+def _no_trace(
+    kind: str,
+    topic: str | None = None,
+    msg: MessageId | None = None,
+    peer: Peer | None = None,
+    hops: int | None = None,
+    reason: str | None = None,
+    dependencies: tuple[MessageId, ...] = (),
+) -> None: ...

@@ -1,0 +1,270 @@
+"""Links of the simulator, from dial to close.
+
+Dialling takes a round trip and may fail; the far end's link comes up half a round trip later; a close arrives after the
+data sent before it; a crash shows at the other end only after a detection delay, and the link is half-open until then.
+One link a pair: of two dials at once the first to end wins, and a new link replaces one that its other end has left.
+Bounds: PENDING messages wait for a dial to one peer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from peer.errors import PeerError
+from peer.machine import Link, Message, Peer, speaks
+from peer.network import CLOSED, Freight, Half, Parcel
+from peer.sim_env import Deaf, SimNode, about, both_ways
+from peer.trace import DROP, LINK_DOWN, LINK_UP
+
+if TYPE_CHECKING:
+    from peer.sim import Simulator
+
+PENDING = 256
+
+
+class Links:
+    def __init__(self, sim: Simulator) -> None:
+        self.sim = sim
+        self.behind_nat: dict[int, int] = {}
+        self._incarnations = 0
+        self._agreements: dict[tuple[object, object], tuple[tuple[str | None, ...], tuple[int, ...]]] = {}
+
+    def hold(self, node: SimNode, peer: Peer, port: int) -> None:
+        if not node.up:
+            return
+        if peer == node.id:
+            self.sim.at(self.sim.now, node.machines[port].link_down, peer, 0, "a node has no link to itself")
+            return
+        node.holds[peer] = node.holds.get(peer, 0) | 1 << port
+        if peer not in node.links:
+            self._dial(node, peer)
+
+    def release(self, node: SimNode, peer: Peer, port: int) -> None:
+        left = node.holds.get(peer, 0) & ~(1 << port)
+        if left:
+            node.holds[peer] = left
+        elif node.holds.pop(peer, 0) and peer in node.links:
+            self.close(node, peer, "released")
+
+    def wait_for_dial(self, node: SimNode, peer: Peer, port: int, msg: Freight) -> None:
+        self._dial(node, peer)
+        waiting = node.dials.get(peer)
+        if waiting is None or len(waiting) >= PENDING:
+            self.dropped(node, peer, port, msg, "no link")
+        else:
+            waiting.append((port, msg))
+
+    def _dial(self, node: SimNode, peer: Peer) -> None:
+        if peer in node.dials or not node.up or peer == node.id:
+            return
+        node.dials[peer] = []
+        assert isinstance(peer, int)
+        there, back = self.sim.network.dial_delay(node.id, peer), self.sim.network.dial_delay(peer, node.id)
+        self.sim.at(self.sim.now + there + back, self._dialled, node, peer, self.sim.now)
+
+    def _dialled(self, node: SimNode, peer: int, began: int) -> None:
+        target = self.sim.nodes.get(peer)
+        if not node.up or peer in node.links or peer not in node.dials:
+            return
+        if target is None or not target.up:
+            self._dial_failed(node, peer, "refused")
+        elif peer in self.behind_nat or self._cut_between(node.id, peer):
+            self.sim.at(max(self.sim.now, began + self.sim.dial_timeout), self._dial_failed, node, peer, "no answer")
+        elif not self._arriving(node, target):
+            self._establish(node, target)
+
+    def _arriving(self, node: SimNode, target: SimNode) -> bool:
+        """The other side's dial was first: its link is on the way here, unless it is an old one that this end left."""
+        half = target.links.get(node.id)
+        return half is not None and half.target is node and not (half.trouble is not None and half.trouble.closed)
+
+    def _cut_between(self, a: int, b: int) -> bool:
+        troubles = (self.sim.network.trouble_of(a, b), self.sim.network.trouble_of(b, a))
+        return any(trouble is not None and trouble.cut for trouble in troubles)
+
+    def _dial_failed(self, node: SimNode, peer: Peer, reason: str) -> None:
+        if not node.up or peer not in node.dials or peer in node.links:
+            return
+        waiting, held = node.dials.pop(peer), node.holds.pop(peer, 0)
+        for port, msg in waiting:
+            self.dropped(node, peer, port, msg, reason)
+        ports = {port for port, _ in waiting}
+        for port, machine in enumerate(node.machines):
+            if held >> port & 1 or port in ports:
+                self.sim.events += 1
+                machine.link_down(peer, 0, reason)
+        self._fail_requests(node, peer, reason)
+
+    def _establish(self, node: SimNode, target: SimNode) -> None:
+        self._incarnations += 1
+        here = Half(node.id, target, self._ears(node, target), self._incarnations)
+        there = Half(target.id, node, self._ears(target, node), self._incarnations)
+        here.twin, there.twin = there, here
+        old = target.links.get(node.id)
+        if old is not None and old.target is node:
+            here.clock = old.twin.clock  # what was sent on the old link, its close included, comes before the new one
+        here.trouble = self.sim.network.trouble_of(node.id, target.id)
+        there.trouble = self.sim.network.trouble_of(target.id, node.id)
+        node.links[target.id] = here
+        node.changes += 1
+        if self.sim.network.shared_clock:
+            node.clock = max(node.clock, self.sim.now)
+        arrival = self.sim.network.in_turn(node, here, self.sim.now + self.sim.network.dial_delay(node.id, target.id))
+        self.sim.at(arrival, self._accepted, target, there)
+        self._up(node, here, outbound=True)
+
+    def _accepted(self, target: SimNode, half: Half) -> None:
+        """The far end's link comes up; `half` is the direction that it sends on."""
+        node = half.target
+        if not target.up:
+            half.twin.trouble = CLOSED
+            self.sim.at(self.sim.now + self.sim.detection, self.lost, node, half.twin, "timeout")
+            return
+        if (old := target.links.get(node.id)) is not None:
+            self.lost(target, old, "replaced")
+        target.links[node.id] = half
+        target.changes += 1
+        if not node.up:
+            half.trouble = CLOSED
+            self.sim.at(self.sim.now + self.sim.detection, self.lost, target, half, "timeout")
+        self._up(target, half, outbound=False)
+
+    def _up(self, node: SimNode, half: Half, outbound: bool) -> None:
+        peer = half.target
+        self.sim.network.note_cut(half)
+        self.sim.note(node, LINK_UP, peer.id)
+        for port, msg in node.dials.pop(peer.id, ()):
+            self._late_post(node, half, port, msg)
+        protocols, _ = self._agreement(node, peer)
+        for port, protocol in enumerate(protocols):
+            if protocol is not None:
+                self._tell_up(node, port, half, Link(half.incarnation, outbound, protocol, f"sim/{peer.id}"))
+            elif node.holds.get(peer.id, 0) >> port & 1:
+                self.sim.events += 1
+                self.release(node, peer.id, port)
+                node.machines[port].link_down(peer.id, 0, "no common protocol")
+        if peer.id not in node.holds:
+            self.sim.at(self.sim.now + self.sim.idle, self._idle, node, half)
+
+    def _tell_up(self, node: SimNode, port: int, half: Half, link: Link) -> None:
+        self.sim.events += 1
+        try:
+            node.machines[port].link_up(half.target.id, link)
+        except PeerError as error:
+            self.blame(half.twin, error)
+
+    def _late_post(self, node: SimNode, half: Half, port: int, msg: Freight) -> None:
+        freight = node.envs[port].parcels("tell", msg) if self.sim.codec and isinstance(msg, Message) else [msg]
+        for item in freight:
+            self.sim.network.post(node, (half,), port, item)
+
+    def _idle(self, node: SimNode, half: Half) -> None:
+        """A link that nobody holds closes when nothing has used it for a while."""
+        peer = half.target
+        if not node.up or node.links.get(peer.id) is not half or peer.id in node.holds or node.id in peer.holds:
+            return
+        used = max(half.clock, half.twin.clock)
+        if used + self.sim.idle <= self.sim.now:
+            self.close(node, peer.id, "idle")
+        else:
+            self.sim.at(used + self.sim.idle, self._idle, node, half)
+
+    def close(self, node: SimNode, peer: Peer, reason: str) -> None:
+        """From this end: nothing is taken in from now on, and the other end learns it after what was sent."""
+        half = node.links.pop(peer)
+        node.changes += 1
+        node.holds.pop(peer, None)
+        half.twin.trouble = CLOSED
+        self.sim.network.forget(half.twin)
+        if node._uplink is not None and half in node.uplink.queued:
+            node.uplink.closing[half] = reason
+        else:
+            self.send_close(node, half, reason)
+        self.sim.at(self.sim.now, self._tell_down, node, peer, half.incarnation, reason)
+
+    def send_close(self, node: SimNode, half: Half, reason: str) -> None:
+        delay = self.sim.network.delay(half.source, half.target.id)
+        self.sim.at(self.sim.network.in_turn(node, half, self.sim.now + delay), self.lost, half.target, half.twin, "closed")
+
+    def lost(self, node: SimNode, half: Half, reason: str) -> None:
+        """This end of a link finds that the other is gone; `half` is the direction that it sends on."""
+        peer = half.target.id
+        if node.up and node.links.get(peer) is half:
+            del node.links[peer]
+            node.changes += 1
+            node.holds.pop(peer, None)
+            half.trouble = half.twin.trouble = CLOSED
+            self.sim.network.forget(half)
+            self.sim.network.forget(half.twin)
+            self._tell_down(node, peer, half.incarnation, reason)
+
+    def break_link(self, half: Half, reason: str) -> None:
+        """Both ends at once, with what is in flight."""
+        half.trouble = half.twin.trouble = CLOSED
+        self.lost(half.twin.target, half, reason)
+        self.lost(half.target, half.twin, reason)
+
+    def _tell_down(self, node: SimNode, peer: Peer, incarnation: int, reason: str) -> None:
+        if not node.up:
+            return
+        self.sim.note(node, LINK_DOWN, peer, reason)
+        assert isinstance(peer, int)
+        protocols, _ = self._agreement(node, self.sim.nodes[peer])
+        for machine, protocol in zip(node.machines, protocols, strict=True):
+            if protocol is not None:
+                self.sim.events += 1
+                machine.link_down(peer, incarnation, reason)
+        self._fail_requests(node, peer, reason)
+
+    def _fail_requests(self, node: SimNode, peer: Peer, reason: str) -> None:
+        for env in node.envs:
+            for number, request in list((env.requests or {}).items()):
+                if request.peer == peer:
+                    env.failed(number, reason)
+
+    def _agreement(self, node: SimNode, peer: SimNode) -> tuple[tuple[str | None, ...], tuple[int, ...]]:
+        """For each machine of a node: the protocol by which it is told of the link, and the peer's machine that hears it."""
+        key = (node.shape, peer.shape)
+        if key not in self._agreements:
+            theirs = [protocols for protocols, _ in peer.shape]
+            all_mine = [protocol for protocols, _ in node.shape for protocol in protocols]
+            common = [protocol for protocols in theirs for protocol in protocols if protocol in all_mine]
+            told = tuple(speaks(m, common) or speaks(w, common) or ("" if not m and not w else None) for m, w in node.shape)
+            ears = tuple(next((i for i, t in enumerate(theirs) if speaks(m, t)), -1) for m, _ in node.shape)
+            self._agreements[key] = (told, ears)
+        return self._agreements[key]
+
+    def _ears(self, node: SimNode, peer: SimNode) -> tuple[Any, ...]:
+        """See `peer.network.Half.ears`."""
+        _, ears = self._agreement(node, peer)
+        heard = all(ear == port for port, ear in enumerate(ears) if node.shape[port][0])
+        if heard and len(ears) == len(peer.machines):
+            return peer.ears  # shared by all links between equal stacks
+        return both_ways([peer.machines[ear] if ear >= 0 else Deaf(peer.envs[0]) for ear in ears])
+
+    def blame(self, half: Half, error: PeerError) -> None:
+        """The one place where a peer's fault costs a link."""
+        if half.target.links.get(half.source) is half.twin:
+            self.close(half.target, half.source, f"peer error: {error}")
+
+    def refused(self, node: SimNode, half: Half, port: int, msg: Freight, close: bool) -> None:
+        self.dropped(node, half.target.id, port, msg, "overload" if close else "queue full")
+        if close and node.links.get(half.target.id) is half:
+            self.close(node, half.target.id, "overload")
+
+    def dropped(self, node: SimNode, peer: Peer, port: int, msg: Freight, reason: str) -> None:
+        plain = msg if isinstance(msg, Message) else msg.msg
+        if plain is None and isinstance(msg, Parcel):
+            plain = node.envs[port].codec.unpack(msg.frame)[0]
+        assert plain is not None
+        if self.sim.tracer is not None:
+            topic, known = about(plain)
+            self.sim.tracer.emit(self.sim.now, node.id, DROP, topic, known, peer, None, 1, None, plain.lane, reason)
+        if isinstance(msg, Parcel) and msg.role == "ask":
+            self.sim.at(self.sim.now, node.envs[port].failed, msg.number, reason)
+        elif node.up:
+            self.sim.at(self.sim.now, self._tell_dropped, node, peer, port, plain)
+
+    def _tell_dropped(self, node: SimNode, peer: Peer, port: int, msg: Message) -> None:
+        if node.up:
+            node.machines[port].dropped(peer, msg)
