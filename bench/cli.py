@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
@@ -27,7 +28,6 @@ from peer.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
-    from rich.table import Table
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 Report: TypeAlias = Callable[[float, str], None]
@@ -51,7 +51,7 @@ FLAGS = (
     Flag("--nodes", "nodes", "N", "how many nodes"),
     Flag("--degree", "overlay.degree", "N", "neighbours of a node, where the overlay has such an option"),
     Flag("--seed", "seed", "N", "the same seed gives the same run, to the byte"),
-    Flag("--duration", "duration", "S", "virtual seconds in all; by default until the last message's window is over"),
+    Flag("--duration", "duration", "S", "virtual seconds at least; the run always goes on until the last message's window is over"),
     Flag("--warmup", "warmup", "S", "virtual seconds before the first message"),
     Flag("--window", "window", "S", "seconds in which a message must be delivered to count"),
     Flag("--messages", "workload.messages", "N", "messages published in all"),
@@ -141,7 +141,7 @@ def _run(parser: Parser, argv: Sequence[str] | None) -> int:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="weft", description="Publish-subscribe protocols, in a simulator and on the wire.", allow_abbrev=False)
+    parser = Parser(prog="weft", description="Peer-to-peer publish/subscribe: protocols in a deterministic simulator, traced and measured.", allow_abbrev=False)
     parser.add_argument("--version", action="store_true", help="print the version and leave")
     parser.set_defaults(run=None, parser=parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
@@ -323,7 +323,7 @@ def _number(text: str) -> object:
 @contextmanager
 def _progress(quiet: bool) -> Iterator[Report | None]:
     """A bar on stderr, once the work has lasted a while, and only where somebody is looking."""
-    if quiet or not sys.stderr.isatty():
+    if quiet or not sys.stderr.isatty() or find_spec("rich") is None:  # rich is in the extra `cli`
         yield None
         return
     bar = _Bar()
@@ -366,37 +366,27 @@ def _print_json(result: object) -> None:
 
 def _print_figures(result: Mapping[str, Any]) -> None:
     """One figure a line; a table inside, such as the latencies, gives a line for each of its own."""
-    table = _table("figure", "value")
+    lines = [("figure", "value")]
     for name, value in result.items():
         figures = {f"{name} {part}": item for part, item in value.items()} if isinstance(value, dict) else {name: value}
-        for label, figure in figures.items():
-            table.add_row(label.replace("_", " "), _cell(figure))
-    _print_table(table)
+        lines += [(label.replace("_", " "), _cell(figure)) for label, figure in figures.items()]
+    _print_table(lines)
 
 
 def _print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    table = _table(*(name.replace("_", " ") for name in columns))
-    for row in rows:
-        table.add_row(*(_cell(row.get(name)) for name in columns))
-    _print_table(table)
+    head = tuple(name.replace("_", " ") for name in columns)
+    _print_table([head, *(tuple(_cell(row.get(name)) for name in columns) for row in rows)])
 
 
-def _table(first: str, *others: str) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE)
-    table.add_column(first, no_wrap=True)
-    for name in others:
-        table.add_column(name, justify="right", overflow="fold")
-    return table
-
-
-def _print_table(table: Table) -> None:
-    from rich.console import Console
-
-    Console(file=sys.stdout).print(table)
+def _print_table(lines: Sequence[tuple[str, ...]]) -> None:
+    """The head, a rule, and the rows: the first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for number, line in enumerate(lines):
+        cells = [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
+        sys.stdout.write("  ".join(cells).rstrip() + "\n")
+        if number == 0:
+            sys.stdout.write("  ".join("-" * width for width in widths) + "\n")
 
 
 def _cell(value: object) -> str:
@@ -406,5 +396,4 @@ def _cell(value: object) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
-    # Rich reads square brackets as markup; a path may hold some.
-    return str(value).replace("[", "\\[")
+    return str(value)

@@ -24,7 +24,7 @@ class Static(Overlay):
         super().__init__(env)
         self.contacts = tuple(contacts)
         self.watches = tuple(watches)
-        self.retries: dict[Peer, int] = {}
+        self.retries: dict[Peer, int] | None = None  # made on first use: most nodes of a simulation never need it
 
     def start(self) -> None:
         for peer in self.contacts:
@@ -34,12 +34,14 @@ class Static(Overlay):
         return self.env.rng.sample(list(self.neighbors), min(k, len(self.neighbors)))
 
     def link_up(self, peer: Peer, link: Link) -> None:
-        self.retries.pop(peer, None)
+        if self.retries:
+            self.retries.pop(peer, None)
         self._up(peer)
 
     def link_down(self, peer: Peer, incarnation: int, reason: str) -> None:
         self._down(peer, reason)
         if peer in self.contacts:
+            self.retries = self.retries or {}
             delay = self.retries.get(peer, FIRST_RETRY)
             self.retries[peer] = min(2 * delay, LAST_RETRY)
             self.env.after(delay, self._retry, peer)

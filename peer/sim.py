@@ -148,11 +148,12 @@ class Simulator:
         if half.trouble is not None and half.trouble.closed:
             return
         machine = half.ears[port]
+        if isinstance(machine, Deaf):
+            self.links.dropped(half.twin.target, half.target.id, port, msg, "no common protocol")
+            return
         self.events += 1
         try:
-            if isinstance(machine, Deaf):
-                self.links.dropped(half.twin.target, half.target.id, port, msg, "no common protocol")
-            elif isinstance(msg, Parcel):
+            if isinstance(msg, Parcel):
                 env = machine.env
                 assert isinstance(env, SimEnv)
                 env.take(half, msg)

@@ -38,7 +38,7 @@ class App(Protocol):
 
 
 class Router(Machine):
-    __slots__ = ("app", "filters", "interests", "overlay", "pending", "role", "sequence")
+    __slots__ = ("app", "filters", "interests", "ordered", "overlay", "pending", "role", "sequence")
 
     pending_limit = 1_024  # a guess: a second of a slow validator at a thousand messages a second
 
@@ -49,6 +49,7 @@ class Router(Machine):
         self.role = role
         self.interests: dict[Interest, None] = {}
         self.filters: tuple[Filter, ...] = ()
+        self.ordered = False  # an order stands above, and says itself when a message is delivered
         self.pending = 0
         self.sequence = 0
         overlay.watchers.append(self)
@@ -129,7 +130,8 @@ class Router(Machine):
             self._deliver(publication, hops)
 
     def _deliver(self, publication: Publication, hops: int | None = 0) -> None:
-        self.trace(DELIVER, publication.topic, publication.id, None, hops)
+        if not self.ordered:
+            self.trace(DELIVER, publication.topic, publication.id, None, hops)
         self.app.deliver(publication)
 
 

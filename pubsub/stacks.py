@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from typing import TypeAlias
 
 from overlays import graphs
@@ -59,12 +60,11 @@ class Stack:
 
     def node(self, contacts: Contacts, app: App) -> Build:
         """How one node is built: its overlay, then its router."""
+        return partial(self._build, contacts, app)
 
-        def build(env: Callable[[], Env]) -> Sequence[Machine]:
-            overlay = self.overlay.build(env(), contacts, self.overlay_options, self.router.protocols)
-            return [overlay, self.router.build(env(), overlay, app, self.router_options)]
-
-        return build
+    def _build(self, contacts: Contacts, app: App, env: Callable[[], Env]) -> Sequence[Machine]:
+        overlay = self.overlay.build(env(), contacts, self.overlay_options, self.router.protocols)
+        return [overlay, self.router.build(env(), overlay, app, self.router_options)]
 
 
 def find(name: str, overlay: Options, router: Options) -> Stack:

@@ -1,0 +1,27 @@
+"""Apps for tests: what stands above a router when nobody is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from peer.machine import Peer
+from pubsub.message import Interest, Publication, Verdict
+
+
+class Inbox:
+    """Keeps what it is given."""
+
+    validates = False
+
+    def __init__(self) -> None:
+        self.delivered: list[Publication] = []
+        self.in_force: list[Interest] = []
+
+    def validate(self, sender: Peer, publication: Publication, answer: Callable[[Verdict], None]) -> None:
+        answer(Verdict.ACCEPT)
+
+    def deliver(self, publication: Publication) -> None:
+        self.delivered.append(publication)
+
+    def joined(self, interest: Interest) -> None:
+        self.in_force.append(interest)

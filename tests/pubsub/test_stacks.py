@@ -1,0 +1,113 @@
+"""The registry: stacks by name, and what it says of a wrong name or option."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from bench.workload import Listener
+from overlays import graphs
+from overlays.static import Static
+from peer.errors import UsageError
+from peer.fake import FakeEnv
+from pubsub import stacks
+from pubsub.flood import PROTOCOL, Flood
+
+
+def refusal(name: str, overlay: dict[str, Any] | None = None, router: dict[str, Any] | None = None) -> str:
+    with pytest.raises(UsageError) as refused:
+        stacks.find(name, overlay or {}, router or {})
+    text = str(refused.value)
+    assert "\n" not in text
+    return text
+
+
+@pytest.mark.parametrize("name", ["", "static", "/", "flood", "static/", "/flood", "static/flood/", "hypercube/shout", "STATIC/FLOOD"])
+def test_an_unknown_stack_is_refused_with_all_names(name: str) -> None:
+    text = refusal(name)
+    assert repr(name) in text
+    assert text.endswith(f"there are: {', '.join(stacks.names())}")
+
+
+@pytest.mark.parametrize("name", ["static/floood", "statc/flood", "static-flood"])
+def test_a_name_that_is_nearly_right_is_suggested(name: str) -> None:
+    assert "(did you mean static/flood?)" in refusal(name)
+
+
+def test_a_name_that_is_far_off_suggests_nothing() -> None:
+    assert "did you mean" not in refusal("zzz")
+
+
+def test_every_name_is_found() -> None:
+    assert "static/flood" in stacks.names()
+    for name in stacks.names():
+        assert stacks.find(name, {}, {}).name == name
+
+
+def test_defaults_stand_where_nothing_is_given() -> None:
+    stack = stacks.find("static/flood", {"degree": 8}, {})
+    assert stack.overlay_options == {"graph": "regular", "degree": 8}
+    assert stack.router_options == {}
+    assert stacks.find("static/flood", {}, {}).overlay_options["degree"] == 5
+
+
+def test_an_unknown_option_is_refused_with_those_there_are() -> None:
+    assert refusal("static/flood", {"degre": 5}) == "overlay.degre is no option of static; its options: graph, degree"
+    assert refusal("static/flood", router={"fanout": 5}) == "router.fanout is no option of flood; its options: none"
+
+
+@pytest.mark.parametrize("value", ["5", 5.0, True, None])
+def test_an_option_of_the_wrong_type_is_refused(value: Any) -> None:
+    assert refusal("static/flood", {"degree": value}) == f"overlay.degree is {value!r}; it must be of type int"
+
+
+def test_a_graph_s_name_must_be_text() -> None:
+    assert refusal("static/flood", {"graph": 3}) == "overlay.graph is 3; it must be of type str"
+
+
+@pytest.mark.parametrize(
+    ("overlay", "nodes", "told"), [({"degree": 5}, 5, "overlay.degree is 5"), ({"degree": 3}, 7, "even"), ({"graph": "moebius"}, 9, "ring")]
+)
+def test_what_the_number_of_nodes_rules_out_is_refused(overlay: dict[str, Any], nodes: int, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        stacks.check("static/flood", overlay, {}, nodes)
+
+
+def test_what_is_possible_is_not_refused() -> None:
+    stacks.check("static/flood", {"degree": 4}, {}, 5)
+    stacks.check("static/flood", {"graph": "ring"}, {}, 2)
+    stacks.check("static/flood", {}, {}, 1)
+
+
+def test_each_edge_of_the_graph_is_dialled_from_its_lower_end() -> None:
+    stack = stacks.find("static/flood", {"degree": 4}, {})
+    contacts = stack.introduce(30, Random(5))
+    edges = graphs.draw("regular", 30, 4, Random(5))
+    assert [(a, b) for a, peers in enumerate(contacts) for b in peers] == edges
+
+
+def test_who_joins_later_gets_as_many_live_contacts_as_the_degree() -> None:
+    stack = stacks.find("static/flood", {"degree": 4}, {})
+    live = [3, 5, 8, 13, 21, 34]
+    contacts = stack.admit(live, Random(1))
+    assert len(set(contacts)) == 4
+    assert set(contacts) <= set(live)
+    assert stack.admit([3, 5], Random(1)) == (3, 5)
+    assert stack.admit([], Random(1)) == ()
+
+
+def test_a_node_is_its_overlay_and_its_router_upon_it() -> None:
+    envs: list[FakeEnv] = []
+
+    def env() -> FakeEnv:
+        envs.append(FakeEnv())
+        return envs[-1]
+
+    overlay, router = stacks.find("static/flood", {}, {}).node((1, 2), Listener())(env)
+    assert isinstance(overlay, Static) and isinstance(router, Flood)
+    assert [overlay.env, router.env] == envs
+    assert overlay.contacts == (1, 2)
+    assert overlay.watches == router.protocols == (PROTOCOL,)
+    assert router.overlay is overlay
