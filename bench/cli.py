@@ -51,7 +51,7 @@ FLAGS = (
     Flag("--nodes", "nodes", "N", "how many nodes"),
     Flag("--degree", "overlay.degree", "N", "neighbours of a node, where the overlay has such an option"),
     Flag("--seed", "seed", "N", "the same seed gives the same run, to the byte"),
-    Flag("--duration", "duration", "S", "virtual seconds at least; the run always goes on until the last message's window is over"),
+    Flag("--duration", "duration", "S", "virtual seconds at least; a run goes on until the last message's window is over"),
     Flag("--warmup", "warmup", "S", "virtual seconds before the first message"),
     Flag("--window", "window", "S", "seconds in which a message must be delivered to count"),
     Flag("--messages", "workload.messages", "N", "messages published in all"),
@@ -141,7 +141,8 @@ def _run(parser: Parser, argv: Sequence[str] | None) -> int:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="weft", description="Peer-to-peer publish/subscribe: protocols in a deterministic simulator, traced and measured.", allow_abbrev=False)
+    description = "Peer-to-peer publish/subscribe: protocols in a deterministic simulator, traced and measured."
+    parser = Parser(prog="weft", description=description, allow_abbrev=False)
     parser.add_argument("--version", action="store_true", help="print the version and leave")
     parser.set_defaults(run=None, parser=parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")

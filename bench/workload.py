@@ -91,9 +91,10 @@ class Workload:
     def _started(self, node: SimNode) -> None:
         for topic in self.interests.get(node.id, ()):
             router_of(node).join(topic)
-        if self.scenario.churn.subscriptions and node.id in self.interests:
-            for topic in self.interests[node.id]:
-                self._later(self.scenario.churn.subscriptions, self._flip, node, topic)
+        churn = self.scenario.churn
+        if churn.subscriptions:
+            for topic in self.interests.get(node.id, ()):
+                self.sim.at(round(churn.start * SECOND), self._later, churn.subscriptions, self._flip, node, topic)
 
     def _publish(self, place: int) -> None:
         for step in range(len(self.publishers)):

@@ -250,7 +250,7 @@ class Network:
         left = uplink.queued.pop(half) - max(size, 1)
         if left:
             uplink.queued[half] = left
-        if node.up and (node.links.get(half.target.id) is half or half in uplink.closing):
+        if half in uplink.closing or (node.up and node.links.get(half.target.id) is half):
             self.carry(node, half, port, msg)
         else:
             self.sim.links.refused(node, half, port, msg, close=False)

@@ -112,6 +112,8 @@ class Simulator:
             self.at(self.now + self.detection, self.links.lost, half.target, half.twin, "timeout")
         node.links = {}
         node.dials = {}
+        if node._uplink is not None:
+            node._uplink.closing.clear()  # a crash flushes nothing
 
     def leave(self, number: int) -> None:
         """In good order: machines stop, and links close after what they sent."""

@@ -107,8 +107,6 @@ class Links:
         there.trouble = self.sim.network.trouble_of(target.id, node.id)
         node.links[target.id] = here
         node.changes += 1
-        if self.sim.network.shared_clock:
-            node.clock = max(node.clock, self.sim.now)
         arrival = self.sim.network.in_turn(node, here, self.sim.now + self.sim.network.dial_delay(node.id, target.id))
         self.sim.at(arrival, self._accepted, target, there)
         self._up(node, here, outbound=True)
@@ -163,7 +161,7 @@ class Links:
         peer = half.target
         if not node.up or node.links.get(peer.id) is not half or peer.id in node.holds or node.id in peer.holds:
             return
-        used = max(half.clock, half.twin.clock)
+        used = max(node.clock, peer.clock) if self.sim.network.shared_clock else max(half.clock, half.twin.clock)
         if used + self.sim.idle <= self.sim.now:
             self.close(node, peer.id, "idle")
         else:

@@ -30,7 +30,8 @@ class Role(Enum):
 class App(Protocol):
     """What stands above a router. With `validates` false, every message is accepted and `validate` is not called."""
 
-    validates: bool
+    @property
+    def validates(self) -> bool: ...
 
     def validate(self, sender: Peer, publication: Publication, answer: Callable[[Verdict], None]) -> None: ...
     def deliver(self, publication: Publication) -> None: ...

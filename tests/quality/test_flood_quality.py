@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Sequence
+from random import Random
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
@@ -12,18 +12,20 @@ import pytest
 
 from bench import scenario as scenarios
 from bench.run import build, run
-from bench.scenario import Network, Scenario, TraceSettings
+from bench.scenario import Network, Scenario
 from bench.scenario import Workload as Work
 from bench.workload import Workload
 from overlays import graphs
-from peer.faults import MassCrash
+from peer.faults import Crash, MassCrash
 from peer.latency import Constant
 from peer.machine import MS, SECOND, MessageId, Peer
+from peer.sim import Simulator
 from peer.trace import DELIVER, PUBLISH, Tracer
 from pubsub import stacks
 from tests.conftest import note_replay
 
 DEGREE = 5
+CRASHED = (0.2, 0.3, 0.4, 0.5, 0.6)
 
 
 # Distances.
@@ -51,6 +53,18 @@ class Spreads:
             self.of[msg].reached[node] = t - self.of[msg].t, hops
 
 
+def spreads(scenario: Scenario) -> list[Spread]:
+    """Run it, and answer with its messages in order of publication."""
+    seen = Spreads()
+    sim = build(scenario, Tracer(level="none", observer=seen))
+    workload = Workload(scenario, stacks.find(scenario.stack, scenario.overlay, scenario.router), sim)
+    workload.start()
+    sim.inject(scenario.faults)
+    sim.run(workload.schedule() + 5 * SECOND)
+    assert len(seen.of) == scenario.workload.messages
+    return list(seen.of.values())
+
+
 @pytest.mark.parametrize(
     ("graph", "nodes", "draw"), [("regular", 300, "copy"), ("regular", 300, "send"), ("er", 100, "copy"), ("ring", 31, "copy"), ("full", 12, "copy")]
 )
@@ -59,15 +73,8 @@ def test_without_jitter_hops_are_breadth_first_distances_and_latency_is_hops_tim
     overlay = {"graph": graph, "degree": 8 if graph == "er" else DEGREE}
     scenario = Scenario(nodes=nodes, overlay=overlay, latency=latency, workload=Work(messages=5, rate=1.0))
     note_replay(scenarios.command(scenario))
-    spreads = Spreads()
-    sim = build(scenario, Tracer(observer=spreads))
-    stack = stacks.find(scenario.stack, scenario.overlay, scenario.router)
-    workload = Workload(scenario, stack, sim)
-    workload.start()
-    sim.run(workload.schedule() + 5 * SECOND)
-    edges = graphs.draw(graph, nodes, int(overlay["degree"]), sim.stream("overlay"))
-    assert len(spreads.of) == 5
-    for spread in spreads.of.values():
+    edges = graphs.draw(graph, nodes, int(overlay["degree"]), Simulator(scenario.seed).stream("overlay"))
+    for spread in spreads(scenario):
         assert isinstance(spread.source, int)
         distances = graphs.distances(nodes, edges, spread.source)
         assert spread.reached == {node: (distance * 7 * MS, distance) for node, distance in distances.items()}
@@ -110,17 +117,11 @@ def not_reached(nodes: int) -> list[float]:
 def test_the_last_delivery_hop_and_the_mean_hops_are_those_of_a_random_regular_graph() -> None:
     """With one delay for all copies the first to arrive came the shortest way."""
     nodes, runs = 1_000, 6
-    spreads = Spreads()
     last: list[float] = []
     for seed in range(runs):
         scenario = Scenario(nodes=nodes, seed=seed, latency=Constant(ms=10.0), workload=Work(messages=5, rate=2.0))
         note_replay(scenarios.command(scenario))
-        spreads.of.clear()
-        sim = build(scenario, Tracer(level="none", observer=spreads))
-        workload = Workload(scenario, stacks.find(scenario.stack, {}, {}), sim)
-        workload.start()
-        sim.run(workload.schedule() + 5 * SECOND)
-        found = [[hops for _, hops in spread.reached.values() if hops] for spread in spreads.of.values()]
+        found = [[hops for _, hops in spread.reached.values() if hops] for spread in spreads(scenario)]
         last += [max(hops) for hops in found]
         mean_hops = fmean(hop for hops in found for hop in hops)
         assert mean_hops == pytest.approx(sum(not_reached(nodes)) / (nodes - 1), rel=0.01)
@@ -149,25 +150,28 @@ def test_the_theory_gives_the_published_table(crashed: float, share: float) -> N
     assert 100 * survival(crashed) == pytest.approx(share, abs=0.05)
 
 
-def first_flood(nodes: int, crashed: float, seed: int) -> float:
-    """The share of the survivors, the publisher included, that the first message after the crash reaches.
+def first_floods(nodes: int, seed: int) -> list[float]:
+    """For each of CRASHED the share of the survivors, the publisher included, that the first message after it reaches.
 
-    The crash comes before the publish of the same moment, and shows as links going down only after the run.
+    One network serves all: more and more nodes crash, each crash just before a publish of the same moment, and none shows
+    as a link that goes down before the run is over. So every flood is one that nobody has mended anything for.
     """
+    order = Random(seed).sample(range(nodes), nodes)
+    ends = [0, *(round(share * nodes) for share in CRASHED)]
+    parts = zip(ends, ends[1:], strict=False)
+    crashes = tuple(Crash(at=1.0 + 10 * place, nodes=tuple(sorted(order[a:b]))) for place, (a, b) in enumerate(parts))
     scenario = Scenario(
         nodes=nodes,
         seed=seed,
         warmup=1.0,
-        window=9.0,
         overlay={"degree": DEGREE},
-        network=Network(detection=60.0),
-        workload=Work(messages=1),
-        faults=(MassCrash(at=1.0, share=crashed),),
-        trace=TraceSettings(level="none"),
+        network=Network(detection=3_600.0),
+        workload=Work(messages=len(CRASHED), rate=0.1),
+        faults=crashes,
     )
     note_replay(scenarios.command(scenario))
-    reached = int(run(scenario)["deliveries"]) + 1
-    return reached / (nodes - round(crashed * nodes))
+    reached = [len(spread.reached) for spread in spreads(scenario)]
+    return [count / (nodes - end) for count, end in zip(reached, ends[1:], strict=True)]
 
 
 class Estimate(NamedTuple):
@@ -179,51 +183,48 @@ class Estimate(NamedTuple):
     runs: int
 
 
-def estimate(sample: Callable[[int], float], runs: int) -> Estimate:
-    """Of the runs whose publisher sat in the giant component; the others reach next to nothing, and are counted apart."""
-    shares = [sample(seed) for seed in range(runs)]
+def estimate(shares: Sequence[float]) -> Estimate:
+    """Over the runs whose publisher sat in the giant component; the others reach next to nothing, and are counted apart."""
     inside = [share for share in shares if share > 0.1]
     student = 2.58 * (1 + 2.0 / (len(inside) - 1))  # Student's quantile for 99 %, a little above the true one
-    return Estimate(fmean(inside), student * stdev(inside) / math.sqrt(len(inside)), len(inside), runs)
+    return Estimate(fmean(inside), student * stdev(inside) / math.sqrt(len(inside)), len(inside), len(shares))
 
 
-def check(nodes: int, crashed: float, runs: int) -> None:
-    """The theory is for infinite graphs. What a finite one adds:
+def check(nodes: int, runs: int) -> None:
+    """The theory is for infinite graphs, and asked for inside the interval all the same.
 
-    - The victims are an exact share, so survivors are not noisy; correlations among them are of order 1/n.
-    - Runs with the publisher inside weigh a run by its giant component: var/mean, again of order 1/n.
-    - In breadth-first searches of 20,000 graphs of 2,000 nodes the mean differed from the theory by TOLERANCE / n at most.
+    What a finite graph adds is of order 1/n: the victims are an exact share, and runs with the publisher inside weigh a
+    run by its giant component. Searching 2,500 graphs of 2,000 nodes breadth-first, the mean was off by 0.07 % of the
+    survivors at 60 %, by 0.02 % at 50 % and less below: a tenth of the interval that 30 runs give, or less.
     """
-    theory, ours = survival(crashed), estimate(partial(first_flood, nodes, crashed), runs)
-    tolerance = TOLERANCE / nodes
-    print(
-        f"{crashed:.0%} of {nodes} crashed: theory {theory:.4%}, ours {ours.mean:.4%}, 99% interval"
-        f" {ours.mean - ours.half:.4%} .. {ours.mean + ours.half:.4%}, publisher inside in {ours.inside} of {ours.runs} runs"
-    )
-    assert abs(ours.mean - theory) <= ours.half + tolerance
-    assert ours.half < 0.03, "too few runs to say anything"
-    # a random survivor is inside with the same chance; four deviations of a binomial count, and one run
-    expected, variance = ours.runs * theory, ours.runs * theory * (1 - theory)
-    assert abs(ours.inside - expected) <= 4 * math.sqrt(variance) + 1
+    wrong = []
+    for crashed, shares in zip(CRASHED, zip(*(first_floods(nodes, seed) for seed in range(runs)), strict=True), strict=True):
+        theory, ours = survival(crashed), estimate(shares)
+        line = (
+            f"{crashed:.0%} of {nodes} crashed: theory {theory:.4%}, ours {ours.mean:.4%}, 99% interval"
+            f" {ours.mean - ours.half:.4%} .. {ours.mean + ours.half:.4%}, publisher inside in {ours.inside} of {ours.runs} runs"
+        )
+        print(line)
+        # a random survivor is inside with the chance that the theory gives: four deviations of a count, and one run
+        inside = abs(ours.inside - runs * theory) <= 4 * math.sqrt(runs * theory * (1 - theory)) + 1
+        if abs(ours.mean - theory) > ours.half or ours.half > 0.3 * (1 - theory) + 0.001 or not inside:
+            wrong.append(line)
+    assert not wrong
 
 
-TOLERANCE = 4.0
-CRASHED = (0.2, 0.3, 0.4, 0.5, 0.6)
-
-
-@pytest.mark.parametrize("crashed", CRASHED)
-def test_the_first_flood_after_a_crash_reaches_what_site_percolation_predicts(crashed: float) -> None:
-    check(2_000, crashed, 30)
+def test_the_first_flood_after_a_crash_reaches_what_site_percolation_predicts() -> None:
+    check(2_000, 30)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("crashed", CRASHED)
-def test_the_first_flood_after_a_crash_of_a_large_network_reaches_what_site_percolation_predicts(crashed: float) -> None:
-    check(10_000, crashed, 60)
+def test_the_first_flood_after_a_crash_of_a_large_network_reaches_what_site_percolation_predicts() -> None:
+    check(10_000, 60)
 
 
-@pytest.mark.parametrize("crashed", [0.8])
-def test_above_three_quarters_hardly_anybody_is_reached(crashed: float) -> None:
-    """p = 1/4 is the threshold: below it there is no giant component."""
-    assert survival(crashed) == pytest.approx(0, abs=1e-6)
-    assert fmean(first_flood(1_000, crashed, seed) for seed in range(5)) < 0.1
+def test_above_three_quarters_there_is_no_giant_component() -> None:
+    """p = 1/4 is the threshold; here the victims are drawn by the scenario, as `--crash` does it."""
+    assert survival(0.8) == pytest.approx(0, abs=1e-6)
+    fault, network = MassCrash(at=1.0, share=0.8), Network(detection=60.0)
+    scenario = Scenario(nodes=1_000, warmup=1.0, network=network, workload=Work(messages=20), faults=(fault,))
+    note_replay(scenarios.command(scenario))
+    assert run(scenario)["reliability"] < 0.1
