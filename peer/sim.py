@@ -19,9 +19,9 @@ from peer import faults
 from peer.calendar import SHIFT, Calendar, Entry
 from peer.errors import PeerError, UsageError
 from peer.latency import Model, Uniform
-from peer.machine import SECOND, Build, Message, Peer
-from peer.network import CLOSED, Active, Freight, Half, Network, Parcel
-from peer.sim_env import Deaf, SimEnv, SimNode, SimTimer, Started, about, both_ways, tell
+from peer.machine import SECOND, Build, Machine, Message, Peer
+from peer.network import CLOSED, Active, Fan, Freight, Half, Network, Parcel
+from peer.sim_env import Deaf, SimEnv, SimNode, SimTimer, Started, about, tell
 from peer.sim_links import Links
 from peer.trace import NODE_DOWN, NODE_UP, QUEUE, Tracer
 
@@ -88,7 +88,6 @@ class Simulator:
         if [machine.env for machine in machines] != node.envs:
             raise UsageError("a stack must be built lowest machine first, one Env for each machine")
         node.machines = machines
-        node.ears = both_ways(machines)
         node.shape = tuple((machine.protocols, machine.watches) for machine in machines)
         self.nodes[number] = node
         self.note(node, NODE_UP)
@@ -108,7 +107,7 @@ class Simulator:
         node.up = False
         self.note(node, NODE_DOWN, reason=reason)
         for half in node.links.values():
-            half.twin.trouble = CLOSED
+            half.twin.suffer(CLOSED)
             self.at(self.now + self.detection, self.links.lost, half.target, half.twin, "timeout")
         node.links = {}
         node.dials = {}
@@ -145,19 +144,18 @@ class Simulator:
 
     # Arrivals.
 
-    def hand(self, half: Half, port: int, msg: Freight) -> None:
+    def hand(self, half: Half, machine: Machine, msg: Freight) -> None:
         """Give one copy to its machine, outside the fast path."""
         if half.trouble is not None and half.trouble.closed:
             return
-        machine = half.ears[port]
+        env = machine.env
+        assert isinstance(env, SimEnv)
         if isinstance(machine, Deaf):
-            self.links.dropped(half.twin.target, half.target.id, port, msg, "no common protocol")
+            self.links.dropped(env.node, half.target.id, env.port, msg, "no common protocol")
             return
         self.events += 1
         try:
             if isinstance(msg, Parcel):
-                env = machine.env
-                assert isinstance(env, SimEnv)
                 env.take(half, msg)
             else:
                 tell(machine, half.source, msg)
@@ -260,48 +258,47 @@ class Simulator:
     def _handle(self, entries: Iterator[Entry]) -> int:
         """The fast path: each copy in as few steps as Python allows; answers how many entries were no event here."""
         judge, others = self.network.judge, 0
-        for t, half, port, msg in entries:
+        owner = kind = handler = None
+        for t, half, machine, msg in entries:
             self.now = t
-            if half.__class__ is Half:
-                ears = half.ears
-                handler = ears[~port].get(msg.__class__)
-                if half.trouble is not None:
+            if type(half) is Half:
+                if type(machine) is not owner or type(msg) is not kind:
+                    owner, kind = type(machine), type(msg)
+                    handler = owner.handlers.get(kind)
+                if half.trouble is not None or handler is None:
                     others += 1
-                    judge(half, port, msg)
-                elif handler is None:
-                    others += 1
-                    self.hand(half, port, msg)
-                else:
-                    try:
-                        handler(ears[port], half.source, msg)
-                    except PeerError as error:
-                        self.links.blame(half, error)
+                    judge(half, machine, msg)
+                    continue
+                try:
+                    handler(machine, half.source, msg)
+                except PeerError as error:
+                    self.links.blame(half, error)
             elif half is not None:
-                others += 1 - self._fan_out(half[0], port, msg, half[1])
-            elif port.__class__ is SimTimer:
-                others += not self._fire(port)
-            else:
+                others += 1 - self._fan_out(half, machine, msg)
+            elif type(machine) is SimTimer:
+                others += not self._fire(machine)
+            else:  # something from outside, with its arguments
                 others += 1
-                port(*msg)
+                machine(*msg)
         return others
 
-    def _fan_out(self, halves: tuple[Half, ...], port: int, msg: Freight, skip: Half | None) -> int:
+    def _fan_out(self, fan: Fan, skip: Machine | None, msg: Freight) -> int:
         """All copies of one send, which share one arrival; answers how many were handed over here."""
-        kind, handed, place, handlers, handler = msg.__class__, len(halves), ~port, None, None
-        for half in halves:
-            ears = half.ears
-            if ears[place] is not handlers:  # the same table for all machines of a class
-                handlers = ears[place]
-                handler = handlers.get(kind)
-            if half.trouble is not None or handler is None or half is skip:
+        handler = fan.handlers.get(type(msg))  # type: ignore[arg-type]
+        if handler is None or not fan.clear:
+            for half, machine in zip(fan.halves, fan.machines, strict=True):
+                if machine is not skip:
+                    self.network.judge(half, machine, msg)
+            return 0
+        source, handed = fan.node.id, len(fan.machines)
+        for machine in fan.machines:
+            if machine is skip:
                 handed -= 1
-                if half is not skip:
-                    self.network.judge(half, port, msg)
                 continue
             try:
-                handler(ears[port], half.source, msg)
+                handler(machine, source, msg)
             except PeerError as error:
-                self.links.blame(half, error)
+                self.links.blame(fan.halves[fan.machines.index(machine)], error)
         return handed
 
     def _fire(self, timer: SimTimer) -> bool:

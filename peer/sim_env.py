@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from peer.errors import PeerError, UsageError
 from peer.machine import Build, Codec, Lane, Machine, Message, MessageId, Peer, PeerInfo
-from peer.network import Freight, Half, Parcel, Uplink
+from peer.network import Fan, Freight, Half, Parcel, Uplink
 from peer.trace import SEND
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class SimTimer:
 
 
 class Deaf(Machine):
-    """Stands for the machine that a peer does not have: takes nothing."""
+    """Stands for the machine that a peer does not have: takes nothing. Its Env is the sender's."""
 
     __slots__ = ()
 
@@ -45,7 +45,7 @@ class SimEnv:
     """One machine's view of the simulated world (`peer.machine.Env`)."""
 
     __slots__ = (
-        "_changes", "_codec", "_halves", "_peers", "_strangers", "me", "node", "port", "requests", "sim", "trace", "tracing",
+        "_codec", "_fan", "_peers", "_strangers", "me", "node", "port", "requests", "sim", "trace", "tracing",
     )  # fmt: skip
 
     def __init__(self, sim: Simulator, node: SimNode, port: int) -> None:
@@ -58,8 +58,7 @@ class SimEnv:
         self.requests: dict[int, Request] | None = None
         self._codec: Codec | None = None
         self._peers: tuple[Peer, ...] | None = None
-        self._changes = 0
-        self._halves: tuple[Half, ...] = ()
+        self._fan: Fan | None = None
         self._strangers: tuple[Peer, ...] = ()
 
     @property
@@ -95,7 +94,7 @@ class SimEnv:
         return timer
 
     def send(self, peer: Peer, msg: Message) -> None:
-        self.send_all((peer,), msg)
+        self._ship("tell", peer, msg, 0)
 
     def send_all(self, peers: tuple[Peer, ...], msg: Message, but: Peer | None = None) -> None:
         node, sim = self.node, self.sim
@@ -103,23 +102,26 @@ class SimEnv:
             return
         if sim.tracer is not None:
             self._trace_send(peers, msg, but)
-        if peers is not self._peers or node.changes != self._changes:
-            self._resolve(peers)
+        fan = self._fan
+        if peers is not self._peers or fan is None or node.changes != fan.changes:
+            fan = self._fan_to(peers)
         if self._strangers:
             self._send_strangers(msg, but)
-        skip = node.links.get(but) if but is not None else None
+        half = node.links.get(but) if but is not None else None
+        skip = half.ears[self.port] if half is not None else None
         if not sim.codec:
-            sim.network.post(node, self._halves, self.port, msg, skip)
+            sim.network.post_all(node, fan, self.port, msg, skip)
         else:
             for parcel in self.parcels("tell", msg):
-                sim.network.post(node, self._halves, self.port, parcel, skip)
+                sim.network.post_all(node, fan, self.port, parcel, skip)
 
-    def _resolve(self, peers: tuple[Peer, ...]) -> None:
+    def _fan_to(self, peers: tuple[Peer, ...]) -> Fan:
         """Which links lead to these peers: kept for the next call, until a link of this node comes or goes."""
         links = self.node.links
-        self._peers, self._changes = peers, self.node.changes
-        self._halves = tuple(links[peer] for peer in peers if peer in links)
+        self._peers = peers
         self._strangers = tuple(peer for peer in peers if peer not in links)
+        self._fan = Fan(self.node, tuple(links[peer] for peer in peers if peer in links), self.port)
+        return self._fan
 
     def _send_strangers(self, msg: Message, but: Peer | None) -> None:
         for peer in self._strangers:
@@ -214,11 +216,12 @@ class SimEnv:
             return
         if self.sim.tracer is not None:
             self._trace_send((peer,), msg, None)
-        for parcel in self.parcels(role, msg, number):
+        plain = role == "tell" and not self.sim.codec
+        for freight in (msg,) if plain else self.parcels(role, msg, number):
             if half is not None:
-                self.sim.network.post(self.node, (half,), self.port, parcel)
+                self.sim.network.post(self.node, half, self.port, freight)
             else:
-                self.sim.links.wait_for_dial(self.node, peer, self.port, parcel)
+                self.sim.links.wait_for_dial(self.node, peer, self.port, freight)
 
     def _trace(
         self,
@@ -259,8 +262,8 @@ class SimNode:
     """One life of a node: a restart makes a new one under the same number."""
 
     __slots__ = (
-        "_uplink", "build", "busy_until", "changes", "clock", "dials", "ears", "envs", "epoch", "holds", "id", "infos", "links",
-        "machines", "rng", "shape", "skew", "started", "up",
+        "_uplink", "build", "busy_until", "changes", "clock", "dials", "envs", "epoch", "holds", "id", "infos", "links",
+        "machines", "rng", "shape", "skew", "started", "troubled", "up",
     )  # fmt: skip
 
     def __init__(self, number: int, epoch: int, skew: float, build: Build, started: Started | None) -> None:
@@ -271,7 +274,6 @@ class SimNode:
         self.started = started
         self.up = True
         self.machines: Sequence[Machine] = ()
-        self.ears: tuple[Any, ...] = ()
         self.envs: list[SimEnv] = []
         self.shape: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
         self.links: dict[Peer, Half] = {}
@@ -281,19 +283,23 @@ class SimNode:
         self.infos: dict[Peer, PeerInfo] | None = None
         self.clock = 0
         self.changes = 0  # of `links`
+        self.troubled = False  # whether any of `links` may be
         self.busy_until = 0
         self._uplink: Uplink | None = None
+
+    def relinked(self) -> None:
+        """A link came or went."""
+        self.changes += 1
+        self.look_over()
+
+    def look_over(self) -> None:
+        self.troubled = any(half.trouble is not None for half in self.links.values())
 
     @property
     def uplink(self) -> Uplink:
         if self._uplink is None:
             self._uplink = Uplink()
         return self._uplink
-
-
-def both_ways(machines: Sequence[Machine]) -> tuple[Any, ...]:
-    """Each machine at its port p, and its table of handlers at ~p: one object to touch for each arrival instead of four."""
-    return (*machines, *(machine.handlers for machine in reversed(machines)))
 
 
 def tell(machine: Machine, sender: Peer, msg: Message) -> None:

