@@ -42,7 +42,7 @@ def run(
         result = _result(scenario, counters.figures(), sim, cpu_s)
         tracer.close(figures=result, clock_offsets={})
     except BaseException as error:
-        tracer.abort(type(error).__name__)
+        tracer.abort(f"{type(error).__name__}: {error}")
         error.add_note(f"replay: {command(scenario)}")
         raise
     return {**result, "trace": str(trace) if trace is not None else None, "trace_hash": tracer.hash}

@@ -45,22 +45,23 @@ def check(kind: str, nodes: int, degree: int) -> None:
         return
     if not 1 <= degree < nodes:
         raise UsageError(f"overlay.degree is {degree}; with {nodes} nodes it must be from 1 to {nodes - 1}")
-    if kind == "regular" and nodes * degree % 2:
-        raise UsageError(f"no graph of {nodes} nodes has degree {degree} everywhere: make one of the two even")
     if degree == 1 and nodes > 2:
         raise UsageError(f"overlay.degree is 1; {nodes} nodes cannot be connected by it")
 
 
 def regular(nodes: int, degree: int, rng: Rng) -> Edges:
-    """Every node has exactly `degree` edges: stubs paired at random, bad pairs mended by swaps (Steger and Wormald's idea)."""
-    stubs = [node for node in range(nodes) for _ in range(degree)]
-    if nodes == 1:
-        return []
-    rng.shuffle(stubs)
-    pairs = [_edge(stubs[i], stubs[i + 1]) for i in range(0, len(stubs), 2)]
+    """Every node has exactly `degree` edges: stubs paired at random, bad pairs mended by swaps (Steger and Wormald's idea).
+
+    Where nodes times degree is odd there is no such graph: one node has an edge less (or more, in a dense graph).
+    """
     if degree * 2 >= nodes:  # so dense that swaps may find no way out: draw what is missing instead
-        return sorted(set(_complement(nodes, degree, rng)))
-    return sorted(_mended(pairs, rng))
+        return _complement(nodes, degree, rng)
+    stubs = [node for node in range(nodes) for _ in range(degree)]
+    while True:
+        rng.shuffle(stubs)
+        pairs = [_edge(stubs[i], stubs[i + 1]) for i in range(0, len(stubs) - 1, 2)]
+        if (edges := _mended(pairs, rng)) is not None:
+            return sorted(edges)
 
 
 def erdos_renyi(nodes: int, degree: int, rng: Rng) -> Edges:
@@ -122,8 +123,8 @@ def _edge(a: int, b: int) -> tuple[int, int]:
     return (a, b) if a < b else (b, a)
 
 
-def _mended(pairs: Edges, rng: Rng) -> Edges:
-    """Swap the ends of each loop or double edge with a random good pair, until there is none."""
+def _mended(pairs: Edges, rng: Rng) -> Edges | None:
+    """Swap the ends of each loop or double edge with a random good pair, until there is none; None if no swap is found."""
     good: dict[tuple[int, int], None] = {}
     bad: list[tuple[int, int]] = []
     for pair in pairs:
@@ -132,7 +133,9 @@ def _mended(pairs: Edges, rng: Rng) -> Edges:
         else:
             good[pair] = None
     edges = list(good)
-    while bad:
+    for _ in range(TRIES * (1 + len(bad)) if edges else 0):
+        if not bad:
+            break
         a, b = bad[-1]
         place = rng.randrange(len(edges))
         c, d = edges[place] if rng.getrandbits(1) else edges[place][::-1]
@@ -143,7 +146,7 @@ def _mended(pairs: Edges, rng: Rng) -> Edges:
             good[first] = good[second] = None
             edges[place] = first
             edges.append(second)
-    return edges
+    return edges if not bad else None
 
 
 def _complement(nodes: int, degree: int, rng: Rng) -> Edges:

@@ -11,20 +11,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from overlays.overlay import Overlay
-from peer.machine import SECOND, Env, Link, Peer
+from peer.machine import SECOND, Env, Link, Peer, Timer
 
 FIRST_RETRY = SECOND
 LAST_RETRY = 60 * SECOND  # guesses: soon enough after a restart, rare enough for a dead peer
 
 
 class Static(Overlay):
-    __slots__ = ("contacts", "retries", "watches")
+    __slots__ = ("contacts", "delays", "timers", "watches")
 
     def __init__(self, env: Env, contacts: Sequence[Peer], watches: Sequence[str]) -> None:
         super().__init__(env)
         self.contacts = tuple(contacts)
         self.watches = tuple(watches)
-        self.retries: dict[Peer, int] | None = None  # made on first use: most nodes of a simulation never need it
+        self.delays: dict[Peer, int] | None = None  # these two are made on first use: most simulated nodes never need them
+        self.timers: dict[Peer, Timer] | None = None
 
     def start(self) -> None:
         for peer in self.contacts:
@@ -34,18 +35,24 @@ class Static(Overlay):
         return self.env.rng.sample(list(self.neighbors), min(k, len(self.neighbors)))
 
     def link_up(self, peer: Peer, link: Link) -> None:
-        if self.retries:
-            self.retries.pop(peer, None)
+        if self.delays:
+            self.delays.pop(peer, None)
         self._up(peer)
 
     def link_down(self, peer: Peer, incarnation: int, reason: str) -> None:
         self._down(peer, reason)
         if peer in self.contacts:
-            self.retries = self.retries or {}
-            delay = self.retries.get(peer, FIRST_RETRY)
-            self.retries[peer] = min(2 * delay, LAST_RETRY)
-            self.env.after(delay, self._retry, peer)
+            self._retry_later(peer)
+
+    def _retry_later(self, peer: Peer) -> None:
+        self.delays, self.timers = self.delays or {}, self.timers or {}
+        if peer not in self.timers:
+            delay = self.delays.get(peer, FIRST_RETRY)
+            self.delays[peer] = min(2 * delay, LAST_RETRY)
+            self.timers[peer] = self.env.after(delay, self._retry, peer)
 
     def _retry(self, peer: Peer) -> None:
+        assert self.timers is not None
+        del self.timers[peer]
         if peer not in self.neighbors:
             self.env.connect(peer)

@@ -10,8 +10,10 @@ Sources: the fault lists of FoundationDB, TigerBeetle's VOPR and Jepsen. What th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -93,6 +95,11 @@ class Partition(Fault, tag="partition", frozen=True, kw_only=True):
     how: Literal["groups", "halves", "isolate"] = "halves"
     groups: tuple[tuple[int, ...], ...] = ()
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.how == "groups" and not self.groups:
+            raise ValueError("a partition into groups must name them; or set how to halves or isolate")
+
 
 class Reset(Fault, tag="reset", frozen=True, kw_only=True):
     """The link breaks at both ends and what is in flight is lost; `share` of all links when no pair is named."""
@@ -100,6 +107,11 @@ class Reset(Fault, tag="reset", frozen=True, kw_only=True):
     a: int | None = None
     b: int | None = None
     share: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.a is None) != (self.b is None) or (self.a is not None and self.share):
+            raise ValueError("a reset names both ends of a link, a and b, or else a share of all links")
 
 
 class Crash(Fault, tag="crash", frozen=True, kw_only=True):
@@ -148,9 +160,17 @@ AnyFault: TypeAlias = (
 
 
 def settle(faults: Sequence[AnyFault], nodes: Sequence[int], rng: Rng) -> list[AnyFault]:
-    """Replace what is left to chance by named victims, once and for all, in order of time."""
-    ordered = sorted(faults, key=lambda fault: fault.at)
-    return [_settled(fault, nodes, rng) for fault in ordered]
+    """Replace what is left to chance by named victims, once and for all, in order of time.
+
+    Each fault draws from a stream of its own, so that one more of them does not change the victims of the others.
+    """
+    ordered = sorted(faults, key=lambda fault: (fault.at, repr(fault)))
+    base, times = rng.getrandbits(64), Counter[str]()
+    plan = []
+    for fault in ordered:
+        times[repr(fault)] += 1
+        plan.append(_settled(fault, nodes, Random(f"{base}/{fault}/{times[repr(fault)]}")))
+    return plan
 
 
 def save(path: Path, faults: Sequence[AnyFault]) -> None:
@@ -162,7 +182,7 @@ def load(path: Path) -> list[AnyFault]:
         return msgspec.json.decode(path.read_bytes(), type=list[AnyFault])
     except OSError as error:
         raise UsageError(f"the fault list {path} cannot be read: {error.strerror}") from None
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"the fault list {path} is not one: {error}") from None
 
 

@@ -20,8 +20,9 @@ from peer.calendar import SHIFT, Calendar, Entry
 from peer.errors import PeerError, UsageError
 from peer.latency import Model, Uniform
 from peer.machine import SECOND, Build, Machine, Message, Peer
-from peer.network import CLOSED, Active, Fan, Freight, Half, Network, Parcel
+from peer.network import Fan, Freight, Half, Network, Parcel
 from peer.sim_env import Deaf, SimEnv, SimNode, SimTimer, Started, about, tell
+from peer.sim_faults import CLOSED, Active
 from peer.sim_links import Links
 from peer.trace import NODE_DOWN, NODE_UP, QUEUE, Tracer
 
@@ -59,7 +60,7 @@ class Simulator:
         self.calendar = Calendar()
         self.network = Network(self)
         self.links = Links(self)
-        self.skews: dict[int, float] = {}
+        self.skews: dict[int, list[float]] = {}
 
     def stream(self, name: str) -> Random:
         """A stream of chance of its own for each use; Random hashes a text by SHA-512, the same in every process."""
@@ -78,7 +79,9 @@ class Simulator:
         return number
 
     def _start(self, number: int, build: Build, started: Started | None, states: Sequence[bytes | None]) -> None:
-        node = SimNode(number, self.now, self.skews.get(number, 1.0), build, started)
+        old = self.nodes.get(number)
+        epoch = self.now if old is None else max(self.now, old.epoch + 1)
+        node = SimNode(number, epoch, self.skews.get(number, [1.0])[-1], build, started)
 
         def env() -> SimEnv:
             node.envs.append(SimEnv(self, node, len(node.envs)))
@@ -111,8 +114,14 @@ class Simulator:
             self.at(self.now + self.detection, self.links.lost, half.target, half.twin, "timeout")
         node.links = {}
         node.dials = {}
+        self._crash_uplink(node)
+
+    def _crash_uplink(self, node: SimNode) -> None:
+        """A crash flushes nothing: links that were closing after their data are found out like the others."""
         if node._uplink is not None:
-            node._uplink.closing.clear()  # a crash flushes nothing
+            for half in node._uplink.closing:
+                self.at(self.now + self.detection, self.links.lost, half.target, half.twin, "timeout")
+            node._uplink.closing.clear()
 
     def leave(self, number: int) -> None:
         """In good order: machines stop, and links close after what they sent."""
@@ -165,7 +174,7 @@ class Simulator:
     def sampled(self, node: SimNode, msg: Freight, waiting: int) -> None:
         """The length of a sender's queue, the new copy included."""
         if self.tracer is not None:
-            topic, known = about(msg) if isinstance(msg, Message) else (None, None)
+            topic, known = about(msg if isinstance(msg, Message) else msg.msg)
             self.tracer.emit(self.now, node.id, QUEUE, topic, known, None, None, waiting, None, msg.lane)
 
     def note(self, node: SimNode, kind: str, peer: Peer | None = None, reason: str | None = None) -> None:
@@ -177,15 +186,17 @@ class Simulator:
     def inject(self, plan: Sequence[faults.AnyFault]) -> None:
         """Schedule faults that `peer.faults.settle` has made concrete."""
         for fault in plan:
+            if isinstance(fault, faults.MassCrash) or (isinstance(fault, faults.Partition) and not fault.groups):
+                raise UsageError(f"{fault} leaves its victims to chance; settle it before the run, see peer.faults.settle")
             self.at(round(fault.at * SECOND), self._begin, fault)
 
     def _begin(self, fault: faults.AnyFault) -> None:
         match fault:
             case faults.Crash():
-                for number in fault.nodes:
+                for number in self._there(fault.nodes):
                     self.crash(number)
             case faults.Restart():
-                for number in fault.nodes:
+                for number in self._there(fault.nodes):
                     self.restart(number, round(fault.down * SECOND), fault.state)
             case faults.Reset():
                 self._reset(fault)
@@ -193,14 +204,14 @@ class Simulator:
                 self._count_nat(fault, 1)
                 self._later(fault.duration, self._count_nat, fault, -1)
             case faults.Skew():
-                self._skew(fault, fault.factor)
-                self._later(fault.duration, self._skew, fault, 1.0)
+                self._skew(fault, begins=True)
+                self._later(fault.duration, self._skew, fault, False)
             case faults.MassCrash():
-                raise UsageError("a mass crash must be settled into named victims before the run; see peer.faults.settle")
+                raise AssertionError("inject has refused it")
             case _:
                 active = Active(fault, self.stream(f"fault:{fault}"))
-                self.network.begin(active)
-                self._later(fault.duration, self.network.end, active)
+                self.network.faults.begin(active)
+                self._later(fault.duration, self.network.faults.end, active)
 
     def _later(self, duration: float, action: Callable[..., None], *args: Any) -> None:
         if duration < faults.FOREVER:
@@ -223,11 +234,20 @@ class Simulator:
             if left:
                 self.links.behind_nat[number] = left
 
-    def _skew(self, fault: faults.Skew, factor: float) -> None:
+    def _skew(self, fault: faults.Skew, begins: bool) -> None:
+        """Of several skews at once, the last to begin counts."""
         for number in fault.nodes:
-            self.skews[number] = factor
+            skews = self.skews.setdefault(number, [1.0])
+            if begins:
+                skews.append(fault.factor)
+            else:
+                skews.remove(fault.factor)
             if number in self.nodes:
-                self.nodes[number].skew = factor
+                self.nodes[number].skew = skews[-1]
+
+    def _there(self, numbers: Sequence[int]) -> list[int]:
+        """A shrunk or replayed list may name nodes that this run has not."""
+        return [number for number in numbers if number in self.nodes]
 
     # The loop.
 
@@ -254,10 +274,12 @@ class Simulator:
             others = self._handle(iter(bucket) if whole else _up_to(until, bucket, rest))
             self.events += len(bucket) - len(rest) - others
             self.calendar.put_back(rest)
+            if not whole:
+                return
 
     def _handle(self, entries: Iterator[Entry]) -> int:
         """The fast path: each copy in as few steps as Python allows; answers how many entries were no event here."""
-        judge, others = self.network.judge, 0
+        judge, others = self.network.faults.judge, 0
         owner = kind = handler = None
         for t, half, machine, msg in entries:
             self.now = t
@@ -288,7 +310,7 @@ class Simulator:
         if handler is None or not fan.clear:
             for half, machine in zip(fan.halves, fan.machines, strict=True):
                 if machine is not skip:
-                    self.network.judge(half, machine, msg)
+                    self.network.faults.judge(half, machine, msg)
             return 0
         source, handed = fan.node.id, len(fan.machines)
         for machine in fan.machines:

@@ -169,16 +169,16 @@ class SimEnv:
     def size(self, msg: Freight) -> int:
         if isinstance(msg, Message):
             return self.codec.size(msg)
-        return len(msg.frame) if msg.msg is None else self.codec.size(msg.msg)
+        return len(msg.frame) if msg.frame is not None else self.codec.size(msg.msg)
 
     def parcels(self, role: str, msg: Message, number: int = 0) -> list[Parcel]:
         if not self.sim.codec:
-            return [Parcel(role, msg.lane, msg, number=number)]
-        return [Parcel(role, msg.lane, None, frame, number) for frame in self.codec.pack([msg])]
+            return [Parcel(role, msg, None, number)]
+        return [Parcel(role, msg, frame, number) for frame in self.codec.pack([msg])]
 
     def take(self, half: Half, parcel: Parcel) -> None:
         """A parcel has come for this machine."""
-        parts = (parcel.msg,) if parcel.msg is not None else self.codec.unpack(parcel.frame)
+        parts = (parcel.msg,) if parcel.frame is None else self.codec.unpack(parcel.frame)
         machine = self.node.machines[self.port]
         for part in parts:
             if parcel.role == "tell":

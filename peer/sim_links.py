@@ -9,18 +9,23 @@ Bounds: PENDING messages wait for a dial to one peer.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 from peer.errors import PeerError
 from peer.machine import Link, Machine, Message, Peer, speaks
-from peer.network import CLOSED, Freight, Half, Parcel
-from peer.sim_env import Deaf, SimNode, about
+from peer.network import Freight, Half, Parcel
+from peer.sim_env import Deaf, SimEnv, SimNode, about
+from peer.sim_faults import CLOSED
 from peer.trace import DROP, LINK_DOWN, LINK_UP
 
 if TYPE_CHECKING:
     from peer.sim import Simulator
 
 PENDING = 256
+
+Waiting: TypeAlias = list[tuple[int, Freight]]
+Asked: TypeAlias = list[tuple[SimEnv, int]]
 
 
 class Links:
@@ -34,11 +39,15 @@ class Links:
         if not node.up:
             return
         if peer == node.id:
-            self.sim.at(self.sim.now, node.machines[port].link_down, peer, 0, "a node has no link to itself")
+            self.sim.at(self.sim.now, self._tell_self, node, port)
             return
         node.holds[peer] = node.holds.get(peer, 0) | 1 << port
         if peer not in node.links:
             self._dial(node, peer)
+
+    def _tell_self(self, node: SimNode, port: int) -> None:
+        self.sim.events += 1
+        node.machines[port].link_down(node.id, 0, "a node has no link to itself")
 
     def release(self, node: SimNode, peer: Peer, port: int) -> None:
         left = node.holds.get(peer, 0) & ~(1 << port)
@@ -58,19 +67,20 @@ class Links:
     def _dial(self, node: SimNode, peer: Peer) -> None:
         if peer in node.dials or not node.up or peer == node.id:
             return
-        node.dials[peer] = []
+        node.dials[peer] = waiting = Waiting()
         assert isinstance(peer, int)
         there, back = self.sim.network.dial_delay(node.id, peer), self.sim.network.dial_delay(peer, node.id)
-        self.sim.at(self.sim.now + there + back, self._dialled, node, peer, self.sim.now)
+        self.sim.at(self.sim.now + there + back, self._dialled, node, peer, waiting, self.sim.now)
 
-    def _dialled(self, node: SimNode, peer: int, began: int) -> None:
+    def _dialled(self, node: SimNode, peer: int, waiting: Waiting, began: int) -> None:
         target = self.sim.nodes.get(peer)
-        if not node.up or peer in node.links or peer not in node.dials:
+        if not node.up or node.dials.get(peer) is not waiting:
             return
         if target is None or not target.up:
-            self._dial_failed(node, peer, "refused")
+            self._dial_failed(node, peer, waiting, "refused")
         elif peer in self.behind_nat or self._cut_between(node.id, peer):
-            self.sim.at(max(self.sim.now, began + self.sim.dial_timeout), self._dial_failed, node, peer, "no answer")
+            deadline = max(self.sim.now, began + self.sim.dial_timeout)
+            self.sim.at(deadline, self._dial_failed, node, peer, waiting, "no answer")
         elif not self._arriving(node, target):
             self._establish(node, target)
 
@@ -80,13 +90,14 @@ class Links:
         return half is not None and half.target is node and not (half.trouble is not None and half.trouble.closed)
 
     def _cut_between(self, a: int, b: int) -> bool:
-        troubles = (self.sim.network.trouble_of(a, b), self.sim.network.trouble_of(b, a))
+        troubles = (self.sim.network.faults.trouble_of(a, b), self.sim.network.faults.trouble_of(b, a))
         return any(trouble is not None and trouble.cut for trouble in troubles)
 
-    def _dial_failed(self, node: SimNode, peer: Peer, reason: str) -> None:
-        if not node.up or peer not in node.dials or peer in node.links:
+    def _dial_failed(self, node: SimNode, peer: Peer, waiting: Waiting, reason: str) -> None:
+        if not node.up or node.dials.get(peer) is not waiting:
             return
-        waiting, held = node.dials.pop(peer), node.holds.pop(peer, 0)
+        del node.dials[peer]
+        held = node.holds.pop(peer, 0)
         for port, msg in waiting:
             self.dropped(node, peer, port, msg, reason)
         ports = {port for port, _ in waiting}
@@ -94,7 +105,8 @@ class Links:
             if held >> port & 1 or port in ports:
                 self.sim.events += 1
                 machine.link_down(peer, 0, reason)
-        self._fail_requests(node, peer, reason)
+        for env, number in self._asked(node, peer):
+            env.failed(number, reason)
 
     def _establish(self, node: SimNode, target: SimNode) -> None:
         self._incarnations += 1
@@ -104,8 +116,8 @@ class Links:
         old = target.links.get(node.id)
         if old is not None and old.target is node:
             here.clock = old.twin.clock  # what was sent on the old link, its close included, comes before the new one
-        here.suffer(self.sim.network.trouble_of(node.id, target.id))
-        there.suffer(self.sim.network.trouble_of(target.id, node.id))
+        self.sim.network.faults.renew(here)
+        self.sim.network.faults.renew(there)
         node.links[target.id] = here
         node.relinked()
         arrival = self.sim.network.in_turn(node, here, self.sim.now + self.sim.network.dial_delay(node.id, target.id))
@@ -115,6 +127,8 @@ class Links:
     def _accepted(self, target: SimNode, half: Half) -> None:
         """The far end's link comes up; `half` is the direction that it sends on."""
         node = half.target
+        if half.twin.trouble is not None and half.twin.trouble.closed:  # it broke on the way here
+            return
         if not target.up:
             half.twin.suffer(CLOSED)
             self.sim.at(self.sim.now + self.sim.detection, self.lost, node, half.twin, "timeout")
@@ -126,11 +140,12 @@ class Links:
         if not node.up:
             half.suffer(CLOSED)
             self.sim.at(self.sim.now + self.sim.detection, self.lost, target, half, "timeout")
+        elif half.trouble is None or not half.trouble.closed:
+            self.sim.network.faults.renew(half)
         self._up(target, half, outbound=False)
 
     def _up(self, node: SimNode, half: Half, outbound: bool) -> None:
         peer = half.target
-        self.sim.network.note_cut(half)
         self.sim.note(node, LINK_UP, peer.id)
         for port, msg in node.dials.pop(peer.id, ()):
             self._late_post(node, half, port, msg)
@@ -174,16 +189,27 @@ class Links:
         node.relinked()
         node.holds.pop(peer, None)
         half.twin.suffer(CLOSED)
-        self.sim.network.forget(half.twin)
+        self.sim.network.faults.forget(half.twin)
         if node._uplink is not None and half in node.uplink.queued:
             node.uplink.closing[half] = reason
         else:
             self.send_close(node, half, reason)
-        self.sim.at(self.sim.now, self._tell_down, node, peer, half.incarnation, reason)
+        self.sim.at(self.sim.now, self._tell_down, node, peer, half.incarnation, reason, self._asked(node, peer))
 
     def send_close(self, node: SimNode, half: Half, reason: str) -> None:
         delay = self.sim.network.delay(half.source, half.target.id)
-        self.sim.at(self.sim.network.in_turn(node, half, self.sim.now + delay), self.lost, half.target, half.twin, "closed")
+        self.sim.network.faults.closing[half] = None
+        self.sim.at(self.sim.network.in_turn(node, half, self.sim.now + delay), self._closed, half)
+
+    def _closed(self, half: Half) -> None:
+        """The other end's close arrives; it crosses no cut, and overtakes nothing that waits at a busy receiver."""
+        if half.trouble is not None and half.trouble.cut:
+            self.sim.network.faults.park(half, partial(self._closed, half))
+        elif half.target.busy_until > self.sim.now:
+            self.sim.at(half.target.busy_until, self._closed, half)
+        else:
+            self.sim.network.faults.closing.pop(half, None)
+            self.lost(half.target, half.twin, "closed")
 
     def lost(self, node: SimNode, half: Half, reason: str) -> None:
         """This end of a link finds that the other is gone; `half` is the direction that it sends on."""
@@ -193,17 +219,19 @@ class Links:
             node.relinked()
             node.holds.pop(peer, None)
             _end(half)
-            self.sim.network.forget(half)
-            self.sim.network.forget(half.twin)
-            self._tell_down(node, peer, half.incarnation, reason)
+            self.sim.network.faults.forget(half)
+            self.sim.network.faults.forget(half.twin)
+            self._tell_down(node, peer, half.incarnation, reason, self._asked(node, peer))
 
     def break_link(self, half: Half, reason: str) -> None:
         """Both ends at once, with what is in flight."""
         _end(half)
+        self.sim.network.faults.forget(half)
+        self.sim.network.faults.forget(half.twin)
         self.lost(half.twin.target, half, reason)
         self.lost(half.target, half.twin, reason)
 
-    def _tell_down(self, node: SimNode, peer: Peer, incarnation: int, reason: str) -> None:
+    def _tell_down(self, node: SimNode, peer: Peer, incarnation: int, reason: str, asked: Asked) -> None:
         if not node.up:
             return
         self.sim.note(node, LINK_DOWN, peer, reason)
@@ -213,13 +241,12 @@ class Links:
             if protocol is not None:
                 self.sim.events += 1
                 machine.link_down(peer, incarnation, reason)
-        self._fail_requests(node, peer, reason)
+        for env, number in asked:
+            env.failed(number, reason)
 
-    def _fail_requests(self, node: SimNode, peer: Peer, reason: str) -> None:
-        for env in node.envs:
-            for number, request in list((env.requests or {}).items()):
-                if request.peer == peer:
-                    env.failed(number, reason)
+    def _asked(self, node: SimNode, peer: Peer) -> Asked:
+        """The requests that a link's end leaves without an answer; what is asked later goes by another link."""
+        return [(env, number) for env in node.envs for number, request in (env.requests or {}).items() if request.peer == peer]
 
     def _agreement(self, node: SimNode, peer: SimNode) -> tuple[tuple[str | None, ...], tuple[int, ...]]:
         """For each machine of a node: the protocol by which it is told of the link, and the peer's machine that hears it."""
@@ -253,9 +280,6 @@ class Links:
 
     def dropped(self, node: SimNode, peer: Peer, port: int, msg: Freight, reason: str) -> None:
         plain = msg if isinstance(msg, Message) else msg.msg
-        if plain is None and isinstance(msg, Parcel):
-            plain = node.envs[port].codec.unpack(msg.frame)[0]
-        assert plain is not None
         if self.sim.tracer is not None:
             topic, known = about(plain)
             self.sim.tracer.emit(self.sim.now, node.id, DROP, topic, known, peer, None, 1, None, plain.lane, reason)

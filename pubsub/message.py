@@ -5,8 +5,10 @@ A publication is immutable and whole at birth; routers pass it on by reference. 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
-from typing import ClassVar, Literal, TypeAlias
+from operator import eq, ge, gt, le, lt
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
@@ -46,6 +48,8 @@ class Filter(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 Interest: TypeAlias = str | Filter
 
+RELATIONS: dict[str, Callable[[Any, Any], Any]] = {"=": eq, "<": lt, "<=": le, ">": gt, ">=": ge}
+
 
 class Verdict(Enum):
     """What validation says of a message; ignored ones are dropped without blame for their sender."""
@@ -58,5 +62,4 @@ class Verdict(Enum):
 def _holds(held: Value, relation: str, value: Value) -> bool:
     if isinstance(held, str) != isinstance(value, str):
         return False
-    below, equal = held < value, held == value  # type: ignore[operator]
-    return {"=": equal, "<": below, "<=": below or equal, ">": not below and not equal, ">=": not below}[relation]
+    return bool(RELATIONS[relation](held, value))

@@ -7,6 +7,7 @@ Bounds: `limit` ids in all.
 
 from __future__ import annotations
 
+from peer.errors import UsageError
 from peer.machine import SECOND, MessageId
 
 LIMIT = 1 << 16
@@ -20,6 +21,8 @@ class Seen(set[MessageId]):
 
     def __init__(self, limit: int = LIMIT, ttl: int = TTL) -> None:
         super().__init__()
+        if limit < 2:
+            raise UsageError(f"a limit of {limit} ids is too small for two generations; it must be 2 at least")
         self.limit = limit
         self.ttl = ttl
         self.until = ttl
@@ -27,7 +30,7 @@ class Seen(set[MessageId]):
 
     def note(self, key: MessageId, now: int) -> bool:
         """Remember an id; false when it was known already."""
-        if now >= self.until or 2 * len(self) >= self.limit:
+        if now >= self.until or len(self) >= self.limit // 2:
             self._turn(now)
         if key in self or key in self.old:
             return False
@@ -36,6 +39,7 @@ class Seen(set[MessageId]):
 
     def _turn(self, now: int) -> None:
         """The younger generation becomes the older, unless it is too old for that too."""
-        self.old = frozenset(self) if now < self.until + self.ttl else frozenset()
+        late = now >= self.until + self.ttl
+        self.old = frozenset() if late else frozenset(self)
         self.clear()
-        self.until = now + self.ttl
+        self.until = (self.until if not late and now >= self.until else now) + self.ttl
