@@ -253,7 +253,7 @@ class Network:
         if half in uplink.closing or (node.up and node.links.get(half.target.id) is half):
             self._carry(node, half, port, msg)
         else:
-            self.sim.links.refused(node, half, port, msg, close=False)
+            self.sim.links.dropped(node, half.target.id, port, msg, "no link")
         self._send_next(node)
         if not left:
             self._emptied(node, half)

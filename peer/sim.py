@@ -11,6 +11,7 @@ Bounds: none of its own beside those of the three; the machines bound the rest.
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
@@ -61,6 +62,7 @@ class Simulator:
         self.network = Network(self)
         self.links = Links(self)
         self.skews: dict[int, list[float]] = {}
+        self._equal: Counter[str] = Counter()  # two equal faults throw dice of their own
 
     def stream(self, name: str) -> Random:
         """A stream of chance of its own for each use; Random hashes a text by SHA-512, the same in every process."""
@@ -209,7 +211,8 @@ class Simulator:
             case faults.MassCrash():
                 raise AssertionError("inject has refused it")
             case _:
-                active = Active(fault, self.stream(f"fault:{fault}"))
+                self._equal[repr(fault)] += 1
+                active = Active(fault, self.stream(f"fault:{fault}:{self._equal[repr(fault)]}"))
                 self.network.faults.begin(active)
                 self._later(fault.duration, self.network.faults.end, active)
 

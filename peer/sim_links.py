@@ -46,8 +46,9 @@ class Links:
             self._dial(node, peer)
 
     def _tell_self(self, node: SimNode, port: int) -> None:
-        self.sim.events += 1
-        node.machines[port].link_down(node.id, 0, "a node has no link to itself")
+        if node.up:
+            self.sim.events += 1
+            node.machines[port].link_down(node.id, 0, "a node has no link to itself")
 
     def release(self, node: SimNode, peer: Peer, port: int) -> None:
         left = node.holds.get(peer, 0) & ~(1 << port)

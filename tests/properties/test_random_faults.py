@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from hypothesis import event, given, settings
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from bench import scenario as scenarios
@@ -233,7 +233,17 @@ def events_are_bounded(played: Played) -> None:
     assert sim.events <= copies * doubled + 4 * links + 4 * dials + 100
 
 
+TWICE_TRUNCATED = Scenario(
+    nodes=5,
+    overlay={"graph": "full"},
+    network=Network(codec=True),
+    workload=Work(messages=20, rate=10.0),
+    faults=(faults.Truncate(at=0.5, p=1.0), faults.Truncate(at=0.5, p=0.9)),
+)
+
+
 @given(scenario=scenes())
+@example(scenario=TWICE_TRUNCATED)  # the first may leave nothing for the second
 @settings(max_examples=300)
 def test_whatever_goes_wrong_deliveries_are_right_and_the_run_is_the_same_again(scenario: Scenario) -> None:
     played = play(scenario)

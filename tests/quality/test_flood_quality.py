@@ -198,10 +198,10 @@ def flooded(scenario: Scenario, edges: graphs.Edges, spread: Spread) -> Flooded:
 def check(nodes: int, runs: int) -> None:
     """Over the runs whose publisher sat in the giant component; the others reach next to nothing, and are counted apart.
 
-    The theory is for infinite graphs, and asked for inside the 99 % interval all the same. What a finite graph adds is of
-    order 1/n: the victims are an exact share, and runs with the publisher inside weigh a run by its giant component.
-    Searching 2,500 graphs of 2,000 nodes breadth-first, the mean was off by 0.07 % of the survivors at 60 %, by 0.02 % at
-    50 % and by less below: a tenth of the interval that 30 runs give, or less.
+    The theory is for infinite graphs; a finite one is off by something of order 1/n that grows towards the threshold. In
+    breadth-first searches of 1,500 graphs of 2,000 nodes, without any simulator, the mean was 0.15 % (+- 0.06 %) below the
+    theory at 60 %, and within its own error of 0.02 % or less elsewhere. The tolerance has that shape and size: 25 (1 - share)
+    / n, which is 0.2 % there and a small part of the interval everywhere.
     """
     wrong = []
     for crashed, floods in zip(CRASHED, zip(*(first_floods(nodes, seed) for seed in range(runs)), strict=True), strict=True):
@@ -216,7 +216,7 @@ def check(nodes: int, runs: int) -> None:
         print(line)
         # a random survivor is inside with the same chance: four deviations of a count, and one run
         expected = abs(len(inside) - runs * theory) <= 4 * math.sqrt(runs * theory * (1 - theory)) + 1
-        if abs(ours - theory) > half or half > 0.3 * (1 - theory) + 0.001 or not expected:
+        if abs(ours - theory) > half + 25 * (1 - theory) / nodes or half > 0.2 * (1 - theory) + 0.0005 or not expected:
             wrong.append(line)
     assert not wrong
 
@@ -227,7 +227,7 @@ def test_the_first_flood_after_a_crash_reaches_what_site_percolation_predicts() 
 
 @pytest.mark.slow
 def test_the_first_flood_after_a_crash_of_a_large_network_reaches_what_site_percolation_predicts() -> None:
-    check(10_000, 60)
+    check(10_000, 40)
 
 
 def test_above_three_quarters_there_is_no_giant_component() -> None:
