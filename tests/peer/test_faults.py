@@ -221,7 +221,8 @@ def test_a_corrupt_frame_may_be_read_as_something_else() -> None:
 
 def test_a_frame_that_is_damaged_twice_costs_the_link_too() -> None:
     sim, _, b = talk([Truncate(p=1.0), Truncate(p=0.9), Corrupt(p=0.9)], 100, gap=SECOND, codec=True)
-    assert sim.network.counts["truncated"] > 100 and b.got == []
+    assert sim.network.counts["truncated"] > 100
+    assert len(b.got) < 5  # what is left of a frame may be a message by chance
 
 
 @pytest.mark.parametrize("fault", [Corrupt(p=1.0), Truncate(p=1.0)])
