@@ -15,7 +15,8 @@ Inside peer, from the bottom:
     trace                      what happened, as rows of one schema
     latency, faults            the simulated network and what goes wrong in it, as data
     calendar, network          the simulator: the queue of events, and how copies travel
-    sim_env, sim_links, sim    ... what a machine sees, links from dial to close, nodes and the loop
+    sim_env, sim_links         ... what a machine sees, links from dial to close
+    sim_faults, sim            ... what faults do to a link, and the nodes and the loop
     fake                       a fake world, for tests of one machine or of two on a wire
 
 Import from the modules: this package re-exports nothing, so that importing it costs nothing.
