@@ -38,6 +38,7 @@ def test_the_first_run_gives_the_figures_quoted(capsys: pytest.CaptureFixture[st
     assert command is not None
     assert main([*command[1].split(), "--trace", str(tmp_path / "run")]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    quoted = [line.split() for line in re.findall(r"^  (?:deliveries|reliability|rmr|latency|trace hash) .*$", TEXT, re.MULTILINE)]
+    figures = r"^  (?:deliveries|reliability|rmr|latency|trace hash) .*$"
+    quoted = [line.split() for line in re.findall(figures, TEXT, re.MULTILINE)]
     assert len(quoted) > 3
     assert all(line in lines for line in quoted)

@@ -164,6 +164,7 @@ def test_the_theory_gives_the_published_table(crashed: float, share: float) -> N
 class Flooded(NamedTuple):
     """The share of the survivors, publisher included, that a message reached, and what theory says for those that crashed."""
 
+    crashed: float
     ours: float
     theory: float
 
@@ -191,8 +192,8 @@ def flooded(scenario: Scenario, edges: graphs.Edges, spread: Spread) -> Flooded:
     assert isinstance(spread.source, int)
     left = [(a, b) for a, b in edges if a not in spread.down and b not in spread.down]
     assert spread.reached.keys() == graphs.distances(scenario.nodes, left, spread.source).keys()
-    survivors = scenario.nodes - len(spread.down)
-    return Flooded(len(spread.reached) / survivors, survival(len(spread.down) / scenario.nodes))
+    crashed = len(spread.down) / scenario.nodes
+    return Flooded(crashed, len(spread.reached) / (scenario.nodes - len(spread.down)), survival(crashed))
 
 
 def check(nodes: int, runs: int) -> None:
@@ -205,6 +206,7 @@ def check(nodes: int, runs: int) -> None:
     """
     wrong = []
     for crashed, floods in zip(CRASHED, zip(*(first_floods(nodes, seed) for seed in range(runs)), strict=True), strict=True):
+        assert fmean(flood.crashed for flood in floods) == pytest.approx(crashed, abs=0.01)
         inside = [flood for flood in floods if flood.ours > 0.1]
         theory, ours = fmean(flood.theory for flood in inside), fmean(flood.ours for flood in inside)
         student = 2.58 * (1 + 2.0 / (len(inside) - 1))  # Student's quantile for 99 %, a little above the true one
