@@ -9,6 +9,7 @@ an error is one line that says what to do.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -108,6 +109,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    _mend_streams()
     try:
         status = _run(_parser(), argv)
         sys.stdout.flush()
@@ -126,7 +128,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain("interrupted", 130)
 
 
+def _mend_streams() -> None:
+    """A stream that was closed before we came takes what is written and forgets it; a poor encoding loses no run."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - it lives as long as the process
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def _run(parser: Parser, argv: Sequence[str] | None) -> int:
+    for word in sys.argv[1:] if argv is None else argv:
+        if not word.isprintable() and any("\udc80" <= letter <= "\udcff" for letter in word):
+            raise UsageError(f"the argument {word!a} is not text in UTF-8")
     args, strange = parser.parse_known_args(argv)
     if strange:
         args.parser.refuse(strange[0])

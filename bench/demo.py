@@ -1,4 +1,4 @@
-"""`weft demo`: the main job in about a minute, for somebody who has just arrived.
+"""`weft demo`: the main job in some seconds, for somebody who has just arrived.
 
 It floods 1,000 nodes in calm weather and then under loss and crashes, and shows what that costs and what gets through.
 """

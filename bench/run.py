@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from bench.counters import Counters
-from bench.scenario import Scenario, command, to_dict
+from bench.scenario import Scenario, command, to_dict, validate
 from bench.workload import Workload
 from peer import faults
 from peer.machine import SECOND
-from peer.sim import Simulator
+from peer.sim import Simulator, stream
 from peer.trace import Tracer
 from pubsub import stacks
 
@@ -30,19 +30,29 @@ def run(
     scenario: Scenario, *, trace: Path | None = None, save_faults: Path | None = None, progress: Progress | None = None
 ) -> dict[str, Any]:
     """The object that `weft sim --json` prints."""
+    validate(scenario)
     stack = stacks.find(scenario.stack, scenario.overlay, scenario.router)
-    stack.overlay.check(stack.overlay_options, scenario.nodes)
+    contacts = stack.introduce(scenario.nodes, stream(scenario.seed, "overlay"))
+    plan = faults.settle(scenario.faults, range(scenario.nodes), stream(scenario.seed, "faults"))
+    if save_faults is not None:
+        faults.save(save_faults, plan)
     counters = Counters(round(scenario.window * SECOND))
     about = {"scenario": to_dict(scenario), "stack": scenario.stack, "seed": scenario.seed, "command": command(scenario)}
     level, kinds = scenario.trace.level, scenario.trace.kinds or None
     tracer = Tracer(trace, level=level, kinds=kinds, observer=counters, manifest=about)
     try:
-        sim, cpu_s = _simulate(scenario, stack, tracer, save_faults, progress)
+        sim = build(scenario, tracer)
+        workload = Workload(scenario, stack, sim)
+        workload.start(contacts)
+        sim.inject(plan)
+        last = workload.schedule()
+        until = max(round((scenario.duration or 0) * SECOND), last + round(scenario.window * SECOND))
+        cpu_s = _drive(sim, tracer, until, progress)
         counters.finish(sim.now)
         result = _result(scenario, counters.figures(), sim, cpu_s)
         tracer.close(figures=result, clock_offsets={})
     except BaseException as error:
-        tracer.abort(f"{type(error).__name__}: {error}")
+        tracer.abort("interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}")
         error.add_note(f"replay: {command(scenario)}")
         raise
     return {**result, "trace": str(trace) if trace is not None else None, "trace_hash": tracer.hash}
@@ -62,21 +72,6 @@ def build(scenario: Scenario, tracer: Tracer | None) -> Simulator:
         dial_timeout=round(network.dial_timeout * SECOND),
         idle=round(network.idle * SECOND),
     )
-
-
-def _simulate(
-    scenario: Scenario, stack: stacks.Stack, tracer: Tracer, save_faults: Path | None, progress: Progress | None
-) -> tuple[Simulator, float]:
-    sim = build(scenario, tracer)
-    workload = Workload(scenario, stack, sim)
-    plan = faults.settle(scenario.faults, range(scenario.nodes), sim.stream("faults"))
-    if save_faults is not None:
-        faults.save(save_faults, plan)
-    workload.start()
-    sim.inject(plan)
-    last = workload.schedule()
-    until = max(round((scenario.duration or 0) * SECOND), last + round(scenario.window * SECOND))
-    return sim, _drive(sim, tracer, until, progress)
 
 
 def _drive(sim: Simulator, tracer: Tracer, until: int, progress: Progress | None) -> float:

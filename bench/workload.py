@@ -7,7 +7,7 @@ that is up; where none is, it is not published.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 from math import exp
 from random import Random
 
@@ -16,7 +16,9 @@ from peer.machine import SECOND, Peer
 from peer.sim import SimNode, Simulator
 from pubsub.message import Interest, Publication, Verdict
 from pubsub.router import Router
-from pubsub.stacks import Stack
+from pubsub.stacks import Contacts, Stack
+
+PATIENCE = 100  # draws for each topic of a subscriber, before the most popular of the rest are taken
 
 
 class Listener:
@@ -46,11 +48,10 @@ class Workload:
         self.payload = bytes(scenario.workload.size)
         self.published = 0
 
-    def start(self) -> None:
-        """Bring up all nodes, at time 0."""
-        nodes = self.scenario.nodes
-        self._cast(nodes)
-        for contacts in self.stack.introduce(nodes, self.sim.stream("overlay")):
+    def start(self, introduced: Sequence[Contacts]) -> None:
+        """Bring up all nodes, at time 0, each with its contacts."""
+        self._cast(len(introduced))
+        for contacts in introduced:
             self.sim.add(self.stack.node(contacts, self.app), self._started)
 
     def schedule(self) -> int:
@@ -74,9 +75,12 @@ class Workload:
         chosen: dict[str, None] = {}
         if work.interests >= len(self.topics):
             return list(self.topics)
-        while len(chosen) < work.interests:
+        for _ in range(PATIENCE * work.interests):
+            if len(chosen) == work.interests:
+                return list(chosen)
             chosen[rng.choices(self.topics, cum_weights=self.popularity)[0]] = None
-        return list(chosen)
+        others = (topic for topic in self.topics if topic not in chosen)  # so steep that only the most popular are ever drawn
+        return [*chosen, *islice(others, work.interests - len(chosen))]
 
     def _moments(self, first: int) -> Iterator[int]:
         work = self.scenario.workload
@@ -139,11 +143,11 @@ class Workload:
         else:
             self.sim.crash(number, "churn")
         if self.scenario.churn.replace:
-            self._replace(number)
+            self.sim.at(self.sim.now, self._replace, number)  # after all that leave at this moment
 
     def _replace(self, gone: int) -> None:
         """Somebody new comes for each that leaves, and takes over its part."""
-        live = [node.id for node in self.sim.nodes.values() if node.up]
+        live = list(self.sim.live)
         number = len(self.sim.nodes)
         if gone in self.interests:
             self.interests[number] = self._draw_topics(self.churn_rng)
@@ -156,7 +160,7 @@ class Workload:
     def _leave_together(self) -> None:
         if self._over():
             return
-        live = [node.id for node in self.sim.nodes.values() if node.up]
+        live = list(self.sim.live)
         for number in sorted(self.churn_rng.sample(live, round(self.scenario.churn.correlated * len(live)))):
             self._depart(number)
         self.sim.at(self.sim.now + round(self.scenario.churn.every * SECOND), self._leave_together)

@@ -42,6 +42,7 @@ def check(kind: str, nodes: int, degree: int) -> None:
     if kind not in NAMED:
         if not Path(kind).is_file():
             raise UsageError(f"overlay.graph is {kind!r}; it must be one of {', '.join(NAMED)}, or a file of edges")
+        read(Path(kind), nodes)
         return
     if not 1 <= degree < nodes:
         raise UsageError(f"overlay.degree is {degree}; with {nodes} nodes it must be from 1 to {nodes - 1}")

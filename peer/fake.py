@@ -309,7 +309,7 @@ class WireEnv(FakeEnv):
         self.wire = wire
         self.node = node
         if node.envs:
-            self.infos, self.store = node.envs[0].infos, node.envs[0].store
+            self.infos = node.envs[0].infos
 
     def bind(self, machine: Machine) -> None:
         self.machine = machine

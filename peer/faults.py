@@ -1,11 +1,12 @@
 """What goes wrong in a simulated run, as data: a list that can be printed, saved, replayed and shrunk.
 
 Each fault is a frozen Struct named by its `kind`; `at` and `duration` are seconds of virtual time. Faults that pick
-victims by chance (`mass_crash`, `partition` by halves, ...) are made concrete by `settle` before the run, so a saved
-list replays without the seed that drew it, and deleting one fault leaves the others as they are. Faults that throw
-dice during the run (`loss`, ...) have a stream of chance each, named by their own content.
+victims by chance (`mass_crash`, `partition` by halves) are made concrete by `settle` before the run, so a saved list
+names them, and deleting one fault leaves the others as they are. Faults that throw dice during the run (`loss`, `reset`
+of a share of the links that there are then, ...) have a stream of chance each, named by their own content.
 
-Sources: the fault lists of FoundationDB, TigerBeetle's VOPR and Jepsen. What the faults do is in `peer.sim`.
+Sources: the fault lists of FoundationDB, TigerBeetle's VOPR and Jepsen. What the faults do is in `peer.sim_faults` (links)
+and `peer.sim` (nodes).
 """
 
 from __future__ import annotations
@@ -110,8 +111,9 @@ class Reset(Fault, tag="reset", frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if (self.a is None) != (self.b is None) or (self.a is not None and self.share):
-            raise ValueError("a reset names both ends of a link, a and b, or else a share of all links")
+        pair = self.a is not None and self.b is not None and self.a != self.b
+        if (not pair and (self.a, self.b) != (None, None)) or pair == bool(self.share):
+            raise ValueError("a reset names the two ends of a link, a and b, or else a share of all links above 0")
 
 
 class Crash(Fault, tag="crash", frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
 """The contract: a protocol is a machine without IO that sees the world only through an `Env`.
 
 A machine takes messages, timers and links going up and down, and answers by calls on its Env. The same object runs in
-the simulator (`peer.sim`), on a fake wire in a unit test (`peer.fake`), and on sockets. It imports no clock, no
-chance and no IO: both come from the Env, so that the same seed gives the same run.
+the simulator (`peer.sim`) and on a fake wire in a unit test (`peer.fake`); a driver on sockets needs no more of it. It
+imports no clock, no chance and no IO: time and chance come from the Env, so that the same seed gives the same run.
 
 Below it asks for: links that are reliable and in order (as TCP's are) until they go down, which is told.
 Above it promises: what its own class says; `overlays.overlay` and `pubsub.router` are the two kinds of upper contract.
@@ -20,6 +20,8 @@ from random import Random
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
+
+from peer.errors import UsageError
 
 Peer: TypeAlias = int | bytes
 """Opaque, hashable and ordered among its own kind: an int in the simulator, the peer id's bytes live."""
@@ -134,7 +136,7 @@ class Env(Protocol):
         """
 
     def backlog(self, peer: Peer) -> int:
-        """Bytes accepted for the peer that have not left yet; `drained` tells when there are none."""
+        """Bytes accepted for the peer that have not left yet; once some had to wait, `drained` tells when there are none."""
 
     def learn(self, info: PeerInfo) -> None: ...
     def info(self, peer: Peer) -> PeerInfo: ...
@@ -160,6 +162,8 @@ def upon(kind: type[Message]) -> Callable[[Method], Method]:
     """Mark `method(self, sender, msg)` as the handler of one kind of message, as in `upon receive (GOSSIP)`."""
 
     def mark(method: Method) -> Method:
+        if hasattr(method, "upon"):
+            raise UsageError(f"{method.__name__} is marked twice; one method handles one kind of message")
         method.upon = kind  # type: ignore[attr-defined]
         return method
 
@@ -200,6 +204,7 @@ class Machine:
         cls.answerers = {**cls._renewed(cls.answerers), **answered}
         replies = [kind for m in answered.values() for kind in m.replies]
         cls.kinds = tuple(dict.fromkeys([*cls.kinds, *taken, *answered, *replies]))
+        _check_kinds(cls.__name__, cls.kinds)
 
     @classmethod
     def _renewed(cls, table: Handlers) -> Handlers:
@@ -234,6 +239,16 @@ class Machine:
         return None
 
     def restore(self, state: bytes) -> None: ...
+
+
+def _check_kinds(name: str, kinds: Sequence[type[Message]]) -> None:
+    """What the real codec would stumble over is refused when the class is made, in every world."""
+    tags = [kind.__struct_config__.tag for kind in kinds]
+    if len(kinds) > 1 and (None in tags or len(set(tags)) < len(tags)):
+        raise UsageError(f"the messages of {name} need a `tag` each, all different: {', '.join(kind.__name__ for kind in kinds)}")
+    for kind in kinds:
+        if kind.lane is Lane.PAYLOAD and not {"id", "topic"} <= set(kind.__struct_fields__):
+            raise UsageError(f"{kind.__name__} is on the payload lane and needs the fields `id` and `topic`")
 
 
 class Codec(Protocol):

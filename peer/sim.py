@@ -27,7 +27,7 @@ from peer.sim_faults import CLOSED, Active
 from peer.sim_links import Links
 from peer.trace import NODE_DOWN, NODE_UP, QUEUE, Tracer
 
-__all__ = ["SimNode", "Simulator"]
+__all__ = ["SimNode", "Simulator", "stream"]
 
 
 class Simulator:
@@ -57,6 +57,7 @@ class Simulator:
         self.events = 0
         self.asked = 0
         self.nodes: dict[int, SimNode] = {}
+        self.live: dict[int, None] = {}
         self.stores: dict[tuple[int, int], dict[str, bytes]] = {}
         self.calendar = Calendar()
         self.network = Network(self)
@@ -65,8 +66,7 @@ class Simulator:
         self._equal: Counter[str] = Counter()  # two equal faults throw dice of their own
 
     def stream(self, name: str) -> Random:
-        """A stream of chance of its own for each use; Random hashes a text by SHA-512, the same in every process."""
-        return Random(f"{self.seed}/{name}")
+        return stream(self.seed, name)
 
     def at(self, t: int, action: Callable[..., None], *args: Any) -> None:
         """Do something from outside at a moment; it is no event of a machine."""
@@ -95,6 +95,7 @@ class Simulator:
         node.machines = machines
         node.shape = tuple((machine.protocols, machine.watches) for machine in machines)
         self.nodes[number] = node
+        self.live[number] = None
         self.note(node, NODE_UP)
         for machine, state in zip(machines, states, strict=False):
             if state is not None:
@@ -110,6 +111,7 @@ class Simulator:
         if not node.up:
             return
         node.up = False
+        del self.live[number]
         self.note(node, NODE_DOWN, reason=reason)
         for half in node.links.values():
             half.twin.suffer(CLOSED)
@@ -135,6 +137,7 @@ class Simulator:
         for peer in list(node.links):
             self.links.close(node, peer, "left")
         node.up = False
+        del self.live[number]
         node.dials = {}
         self.note(node, NODE_DOWN, reason="left")
 
@@ -333,6 +336,11 @@ class Simulator:
         timer.cancel()
         action(*args)
         return True
+
+
+def stream(seed: int, name: str) -> Random:
+    """A stream of chance of its own for each use; Random hashes a text by SHA-512, the same in every process."""
+    return Random(f"{seed}/{name}")
 
 
 def _up_to(until: int, bucket: list[Entry], rest: list[Entry]) -> Iterator[Entry]:

@@ -155,7 +155,9 @@ class SimEnv:
 
     def backlog(self, peer: Peer) -> int:
         half = self.node.links.get(peer)
-        return self.node.uplink.queued.get(half, 0) if half is not None else 0
+        if half is None:
+            return sum(self.node.envs[port].size(msg) for port, msg in self.node.dials.get(peer, ()))
+        return self.node.uplink.queued.get(half, 0)
 
     def learn(self, info: PeerInfo) -> None:
         """Every peer can be dialled by its number here; what was learned is only given back."""

@@ -39,16 +39,19 @@ class Links:
         if not node.up:
             return
         if peer == node.id:
-            self.sim.at(self.sim.now, self._tell_self, node, port)
+            self.sim.at(self.sim.now, self._tell_no_link, node, port, peer, "a node has no link to itself")
+            return
+        if peer in node.links and self._agreement(node, node.links[peer].target)[0][port] is None:
+            self.sim.at(self.sim.now, self._tell_no_link, node, port, peer, "no common protocol")
             return
         node.holds[peer] = node.holds.get(peer, 0) | 1 << port
         if peer not in node.links:
             self._dial(node, peer)
 
-    def _tell_self(self, node: SimNode, port: int) -> None:
+    def _tell_no_link(self, node: SimNode, port: int, peer: Peer, reason: str) -> None:
         if node.up:
             self.sim.events += 1
-            node.machines[port].link_down(node.id, 0, "a node has no link to itself")
+            node.machines[port].link_down(peer, 0, reason)
 
     def release(self, node: SimNode, peer: Peer, port: int) -> None:
         left = node.holds.get(peer, 0) & ~(1 << port)

@@ -1,7 +1,7 @@
 """Which messages have been seen: a set, so that asking costs no call, in two generations that forget by number and by age.
 
-An id is remembered for `ttl` at least and twice that at most, unless more than `limit` ids come in that time; the younger
-generation is the set itself, and becomes the older one when it is full or `ttl` old.
+An id is remembered for `ttl` at least and twice that at most, unless half of `limit` ids come after it in that time; the
+younger generation is the set itself, and becomes the older one when it is full or, at the next new id, `ttl` old.
 Bounds: `limit` ids in all.
 """
 

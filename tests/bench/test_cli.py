@@ -372,3 +372,28 @@ def test_a_trace_folder_that_cannot_be_written_is_one_line(weft: Weft, tmp_path:
     assert out == ""
     assert err.startswith("weft: ")
     assert err.count("\n") == 1
+
+
+def test_a_steep_popularity_does_not_draw_for_ever(capsys: pytest.CaptureFixture[str]) -> None:
+    steep = "sim --nodes 20 --degree 3 --messages 2 --topics 100 --popularity zipf --exponent 100 --interests 50 --json"
+    assert cli.main(steep.split()) == 0
+    assert '"reliability":1.0' in capsys.readouterr().out
+
+
+def test_a_usage_error_leaves_no_trace_folder(tmp_path: Path) -> None:
+    edges = tmp_path / "edges"
+    edges.write_text("0 x\n")
+    assert cli.main(["sim", "--set", f"overlay.graph={edges}", "--trace", str(tmp_path / "run")]) == 2
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_stream_that_is_closed_costs_no_run(closed: str) -> None:
+    command = f"{sys.executable} -m bench sim --nodes 20 --messages 1 {closed}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert (done.returncode, "Traceback" in done.stderr + done.stdout) == (0, False)
+
+
+def test_an_argument_that_is_no_text_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["sim", "--nodes", "a\udcff"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -246,8 +246,8 @@ some_faults = st.one_of(
     st.builds(faults.Corrupt, at=seconds, duration=seconds, p=share),
     st.builds(faults.Partition, at=seconds, how=st.sampled_from(["halves", "isolate"])),
     st.builds(faults.Partition, how=st.just("groups"), groups=st.tuples(st.tuples(node), st.tuples(node, node))),
-    st.builds(faults.Reset, at=seconds, a=node, b=node),
-    st.builds(faults.Reset, at=seconds, share=share),
+    st.builds(faults.Reset, at=seconds, a=st.just(0), b=st.integers(1, 9)),
+    st.builds(faults.Reset, at=seconds, share=st.floats(0.01, 1)),
     st.builds(faults.Restart, nodes=st.tuples(node), down=st.floats(0, 100), state=st.booleans()),
     st.builds(faults.MassCrash, share=share),
 )

@@ -69,7 +69,7 @@ def play(until: float = 0.0, **keys: Any) -> Played:
     tracer = Tracer(observer=rows)
     sim = build(scenario, tracer)
     workload = Workload(scenario, stacks.find(scenario.stack, scenario.overlay, scenario.router), sim)
-    workload.start()
+    workload.start(workload.stack.introduce(scenario.nodes, sim.stream("overlay")))
     sim.inject(faults.settle(scenario.faults, range(scenario.nodes), sim.stream("faults")))
     last = workload.schedule()
     sim.run(max(round(until * SECOND), last + SECOND))

@@ -925,9 +925,8 @@ def test_a_fault_that_touches_nothing_shifts_no_draw(draw: Any) -> None:
     plain = changed(EVENTFUL, churn=Churn(), latency=Uniform(low=10.0, high=100.0, draw=draw))
     idle = (
         faults.Loss(at=1.5, p=0.5, sources=(3,), targets=(3,)),
-        faults.Corrupt(at=1.5, p=0.5, sources=(4,), targets=(4,)),
+        faults.Duplicate(at=1.5, p=0.5, sources=(4,), targets=(4,)),
         faults.DelaySpike(at=1.5, ms=50.0, sources=(5,), targets=(5,)),
-        faults.Reset(at=1.5, a=6, b=6),
         faults.Crash(at=1.5, nodes=()),
     )
     more = changed(plain, faults=plain.faults + idle)

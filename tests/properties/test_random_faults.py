@@ -128,7 +128,7 @@ def play(scenario: Scenario) -> Played:
     sim = build(scenario, tracer)
     workload = Workload(scenario, stacks.find(scenario.stack, scenario.overlay, scenario.router), sim)
     plan = faults.settle(scenario.faults, range(scenario.nodes), sim.stream("faults"))
-    workload.start()
+    workload.start(workload.stack.introduce(scenario.nodes, sim.stream("overlay")))
     sim.inject(plan)
     last = workload.schedule()
     sim.run(max(round(LAST_FAULT * SECOND), last + 10 * SECOND))

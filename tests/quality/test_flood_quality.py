@@ -64,7 +64,7 @@ def spreads(scenario: Scenario) -> list[Spread]:
     seen = Spreads()
     sim = build(scenario, Tracer(level="none", observer=seen))
     workload = Workload(scenario, stacks.find(scenario.stack, scenario.overlay, scenario.router), sim)
-    workload.start()
+    workload.start(workload.stack.introduce(scenario.nodes, sim.stream("overlay")))
     sim.inject(faults.settle(scenario.faults, range(scenario.nodes), sim.stream("faults")))
     sim.run(workload.schedule() + 9 * SECOND)
     assert len(seen.of) == scenario.workload.messages
