@@ -11,7 +11,7 @@ Inside peer, from the bottom:
 
     errors                     whose fault it is: the caller's (UsageError) or a peer's (PeerError)
     machine                    the contract: Machine, Env, messages, lanes, links
-    codec                      messages to bytes and back
+    codec, dispatch            messages to bytes and back; who gets a message, who hears of a link
     trace                      what happened, as rows of one schema
     latency, faults            the simulated network and what goes wrong in it, as data
     calendar, network          the simulator: the queue of events, and how copies travel

@@ -1,7 +1,7 @@
 """Worlds for unit tests, shipped for the tests of users' own machines: one Env that records, and a wire that joins stacks.
 
 `FakeEnv` stands under one machine, and keeps all that the machine asked of it; nothing happens until the test makes it
-happen: `receive` and `ask` hand it messages, `advance` lets time pass, a recorded request is settled by its `reply`.
+happen: `receive` and `ask` of `peer.dispatch` hand it messages, `advance` lets time pass, a recorded request is settled by its `reply`.
 `FakeWire` joins whole stacks in one virtual time. It has no latency, no loss and one queue: whatever is asked first
 happens first, and nothing happens inside a call on an Env. For latency, faults and many nodes there is `peer.sim`.
 
@@ -17,14 +17,15 @@ under the policy of `peer.machine.admit`, and a run that does not come to rest i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
+from peer.dispatch import ask, hears, receive, told, twin
 from peer.errors import PeerError, UsageError
-from peer.machine import Build, Codec, Link, Machine, Message, MessageId, Peer, PeerInfo, admit, speaks
+from peer.machine import Build, Codec, Link, Machine, Message, MessageId, Peer, PeerInfo, admit
 
 STEPS = 100_000
 OUTBOX_LIMIT = 1 << 20
@@ -212,52 +213,6 @@ class FakeEnv:
     def take_traced(self) -> list[Traced]:
         traced, self.traced = self.traced, []
         return traced
-
-
-def receive(machine: Machine, sender: Peer, msg: Message) -> None:
-    """Hand a message to its handler; a kind that has none is the sender's fault."""
-    handler = machine.handlers.get(type(msg))
-    if handler is None:
-        raise PeerError(f"{type(machine).__name__} takes no {type(msg).__name__}")
-    handler(machine, sender, msg)
-
-
-def ask(machine: Machine, sender: Peer, msg: Message, reply: Callable[[Message], None]) -> None:
-    """Hand a request to what answers it; `reply` hears the answer now or later, and refuses a second one."""
-    answerer = machine.answerers.get(type(msg))
-    if answerer is None:
-        raise PeerError(f"{type(machine).__name__} answers no {type(msg).__name__}")
-    answerer(machine, sender, msg, _once(reply))
-
-
-def told(mine: Sequence[Machine], theirs: Sequence[Machine]) -> list[tuple[Machine, str]]:
-    """My machines that hear of a link between two stacks, and by which protocol; one that names none hears of all."""
-    spoken = [protocol for machine in mine for protocol in machine.protocols]
-    common = [protocol for machine in theirs for protocol in machine.protocols if protocol in spoken]
-    named = [(machine, (*machine.protocols, *machine.watches)) for machine in mine]
-    agreed = [(machine, speaks(names, common) if names else "") for machine, names in named]
-    return [(machine, protocol) for machine, protocol in agreed if protocol is not None]
-
-
-def hears(machine: Machine, mine: Sequence[Machine], theirs: Sequence[Machine]) -> bool:
-    return any(hearer is machine for hearer, _ in told(mine, theirs))
-
-
-def twin(machine: Machine, theirs: Sequence[Machine]) -> Machine | None:
-    """The machine of the other stack that speaks this one's protocol."""
-    return next((other for other in theirs if speaks(machine.protocols, other.protocols)), None)
-
-
-def _once(reply: Callable[[Message], None]) -> Callable[[Message], None]:
-    replies: list[Message] = []
-
-    def first(msg: Message) -> None:
-        if replies:
-            raise UsageError("a request is answered once")
-        replies.append(msg)
-        reply(msg)
-
-    return first
 
 
 Wired: TypeAlias = Message | list[bytes]

@@ -18,11 +18,12 @@ from typing import Any
 
 from peer import faults
 from peer.calendar import SHIFT, Calendar, Entry
+from peer.dispatch import receive
 from peer.errors import PeerError, UsageError
 from peer.latency import Model, Uniform
 from peer.machine import SECOND, Build, Machine, Message, Peer
 from peer.network import Fan, Freight, Half, Network, Parcel
-from peer.sim_env import Deaf, SimEnv, SimNode, SimTimer, Started, about, tell
+from peer.sim_env import Deaf, SimEnv, SimNode, SimTimer, Started, about
 from peer.sim_faults import CLOSED, Active
 from peer.sim_links import Links
 from peer.trace import NODE_DOWN, NODE_UP, QUEUE, Tracer
@@ -172,7 +173,7 @@ class Simulator:
             if isinstance(msg, Parcel):
                 env.take(half, msg)
             else:
-                tell(machine, half.source, msg)
+                receive(machine, half.source, msg)
         except PeerError as error:
             self.links.blame(half, error)
 

@@ -7,10 +7,12 @@ Bounds: a request ends at its timeout; what an Env keeps of its last `send_all` 
 from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping, Sequence
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from peer.errors import PeerError, UsageError
+from peer.dispatch import ask, receive
+from peer.errors import UsageError
 from peer.machine import Build, Codec, Lane, Machine, Message, MessageId, Peer, PeerInfo
 from peer.network import Fan, Freight, Half, Parcel, Uplink
 from peer.trace import SEND
@@ -184,26 +186,14 @@ class SimEnv:
         machine = self.node.machines[self.port]
         for part in parts:
             if parcel.role == "tell":
-                tell(machine, half.source, part)
+                receive(machine, half.source, part)
             elif parcel.role == "ask":
-                self._answer(machine, half.source, part, parcel.number)
+                ask(machine, half.source, part, partial(self._reply, half.source, parcel.number))
             else:
                 self._replied(half.source, part, parcel.number)
 
-    def _answer(self, machine: Machine, sender: int, msg: Message, number: int) -> None:
-        answerer = machine.answerers.get(type(msg))
-        if answerer is None:
-            raise PeerError(f"{type(machine).__name__} answers no {type(msg).__name__}")
-        answered = False
-
-        def reply(answer: Message) -> None:
-            nonlocal answered
-            if answered:
-                raise UsageError(f"{type(machine).__name__} answered one {type(msg).__name__} twice")
-            answered = True
-            self._ship("reply", sender, answer, number)
-
-        answerer(machine, sender, msg, reply)
+    def _reply(self, sender: int, number: int, msg: Message) -> None:
+        self._ship("reply", sender, msg, number)
 
     def _replied(self, sender: int, msg: Message, number: int) -> None:
         request = self.requests.get(number) if self.requests else None
@@ -302,14 +292,6 @@ class SimNode:
         if self._uplink is None:
             self._uplink = Uplink()
         return self._uplink
-
-
-def tell(machine: Machine, sender: Peer, msg: Message) -> None:
-    handler = machine.handlers.get(type(msg))
-    if handler is not None:
-        handler(machine, sender, msg)
-    elif not isinstance(machine, Deaf):
-        raise PeerError(f"{type(machine).__name__} takes no {type(msg).__name__}")
 
 
 def about(msg: Message) -> tuple[str | None, MessageId | None]:

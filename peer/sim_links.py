@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from peer.dispatch import told, twin
 from peer.errors import PeerError
-from peer.machine import Link, Machine, Message, Peer, speaks
+from peer.machine import Link, Machine, Message, Peer
 from peer.network import Freight, Half, Parcel
 from peer.sim_env import Deaf, SimEnv, SimNode, about
 from peer.sim_faults import CLOSED
@@ -256,12 +257,10 @@ class Links:
         """For each machine of a node: the protocol by which it is told of the link, and the peer's machine that hears it."""
         key = (node.shape, peer.shape)
         if key not in self._agreements:
-            theirs = [protocols for protocols, _ in peer.shape]
-            all_mine = [protocol for protocols, _ in node.shape for protocol in protocols]
-            common = [protocol for protocols in theirs for protocol in protocols if protocol in all_mine]
-            told = tuple(speaks(m, common) or speaks(w, common) or ("" if not m and not w else None) for m, w in node.shape)
-            ears = tuple(next((i for i, t in enumerate(theirs) if speaks(m, t)), -1) for m, _ in node.shape)
-            self._agreements[key] = (told, ears)
+            heard = {id(machine): protocol for machine, protocol in told(node.machines, peer.machines)}
+            twins = [twin(machine, peer.machines) for machine in node.machines]
+            ears = tuple(-1 if other is None else list(peer.machines).index(other) for other in twins)
+            self._agreements[key] = (tuple(heard.get(id(machine)) for machine in node.machines), ears)
         return self._agreements[key]
 
     def _ears(self, node: SimNode, peer: SimNode) -> Sequence[Machine]:

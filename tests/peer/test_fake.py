@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from peer.dispatch import ask, receive
 from peer.errors import PeerError, UsageError
-from peer.fake import FakeEnv, FakeWire, Traced, ask, receive
+from peer.fake import FakeEnv, FakeWire, Traced
 from peer.machine import MS, SECOND, Env, Lane, Link, Machine, Message, Peer, PeerInfo, Reply, upon
 from tests.peer.small_machines import Answer, Keeper, Note, Oracle, Question, keepers, oracle
 from tests.peer.trio_stub import CAPACITY, TrioWorld

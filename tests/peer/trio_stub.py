@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 import trio
 
+from peer.dispatch import ask, hears, receive, told
 from peer.errors import PeerError
-from peer.fake import FakeEnv, FakeRequest, FakeTimer, ask, hears, receive, told
+from peer.fake import FakeEnv, FakeRequest, FakeTimer
 from peer.machine import SECOND, Build, Link, Machine, Message, Peer, admit
 
 CAPACITY = 64

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from overlays.overlay import Overlay
+from peer.dispatch import receive
 from peer.errors import PeerError, UsageError
-from peer.fake import FakeEnv, FakeWire, Traced, receive
+from peer.fake import FakeEnv, FakeWire, Traced
 from peer.latency import Uniform
 from peer.machine import SECOND, Build, Machine, Message, MessageId, Peer
 from peer.sim import Simulator

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from overlays.overlay import Overlay
-from peer.fake import FakeEnv, receive
+from peer.dispatch import receive
+from peer.fake import FakeEnv
 from peer.machine import Env, MessageId, Peer
 from peer.trace import DELIVER, RECEIVE
 from pubsub.flood import Flood
