@@ -1,7 +1,8 @@
 """Worlds for unit tests, shipped for the tests of users' own machines: one Env that records, and a wire that joins stacks.
 
 `FakeEnv` stands under one machine, and keeps all that the machine asked of it; nothing happens until the test makes it
-happen: `receive` and `ask` of `peer.dispatch` hand it messages, `advance` lets time pass, a recorded request is settled by its `reply`.
+happen: `receive` and `ask` of `peer.dispatch` hand it messages, `advance` lets time pass, and a recorded request is
+settled by its `reply`.
 `FakeWire` joins whole stacks in one virtual time. It has no latency, no loss and one queue: whatever is asked first
 happens first, and nothing happens inside a call on an Env. For latency, faults and many nodes there is `peer.sim`.
 
