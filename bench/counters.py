@@ -28,6 +28,7 @@ from peer.machine import Lane, MessageId, Peer
 from peer.trace import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
 
 NEVER = 1 << 62
+PERCENTILES = (50, 90, 99)
 BUCKETS = 16  # bits of a value told apart in one pass of `percentile`
 RECEIVED, DELIVERED = 1, 2
 
@@ -313,8 +314,8 @@ def _histogram(values: array[int], low: int, high: int, shift: int) -> list[int]
 def _spread(values: array[int]) -> dict[str, float | None]:
     """Microseconds in, milliseconds out."""
     if not values:
-        return dict.fromkeys(("mean", "p50", "p99", "max"))
-    found = {"p50": percentile(values, 50), "p99": percentile(values, 99), "max": max(values)}
+        return dict.fromkeys(("mean", "p50", "p90", "p99", "max"))
+    found = {f"p{share}": percentile(values, share) for share in PERCENTILES} | {"max": max(values)}
     return {"mean": sum(values) / len(values) / 1_000, **{name: value / 1_000 for name, value in found.items()}}
 
 

@@ -1,7 +1,8 @@
 """Runs one scenario in the simulator and answers with its figures, by the definitions of `docs/architecture.md`.
 
-The figures come from in-process counters; with a trace folder, the same rows go to disk as Parquet. CPU time is that of
-the event loop alone: building the overlay and writing files are left out.
+The figures come from in-process counters, unless they are switched off; with a trace folder, the same rows go to disk as
+Parquet, from which Spark computes them too. CPU time is that of the event loop alone: building the overlay and writing
+files are left out.
 """
 
 from __future__ import annotations
@@ -27,19 +28,24 @@ SLICES = 200  # how often progress is told
 
 
 def run(
-    scenario: Scenario, *, trace: Path | None = None, save_faults: Path | None = None, progress: Progress | None = None
+    scenario: Scenario,
+    *,
+    trace: Path | None = None,
+    save_faults: Path | None = None,
+    counters: bool = True,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """The object that `weft sim --json` prints."""
+    """The object that `weft sim --json` prints; without counters it has no figures but those of the run itself."""
     validate(scenario)
     stack = stacks.find(scenario.stack, scenario.overlay, scenario.router)
     contacts = stack.introduce(scenario.nodes, stream(scenario.seed, "overlay"))
     plan = faults.settle(scenario.faults, range(scenario.nodes), stream(scenario.seed, "faults"))
     if save_faults is not None:
         faults.save(save_faults, plan)
-    counters = Counters(round(scenario.window * SECOND))
+    counted = Counters(round(scenario.window * SECOND)) if counters else None
     about = {"scenario": to_dict(scenario), "stack": scenario.stack, "seed": scenario.seed, "command": command(scenario)}
     level, kinds = scenario.trace.level, scenario.trace.kinds or None
-    tracer = Tracer(trace, level=level, kinds=kinds, observer=counters, manifest=about)
+    tracer = Tracer(trace, level=level, kinds=kinds, observer=counted, manifest=about)
     try:
         sim = build(scenario, tracer)
         workload = Workload(scenario, stack, sim)
@@ -48,8 +54,9 @@ def run(
         last = workload.schedule()
         until = max(round((scenario.duration or 0) * SECOND), last + round(scenario.window * SECOND))
         cpu_s = _drive(sim, tracer, until, progress)
-        counters.finish(sim.now)
-        result = _result(scenario, counters.figures(), sim, cpu_s)
+        if counted is not None:
+            counted.finish(sim.now)
+        result = _result(scenario, counted.figures() if counted is not None else {}, sim, cpu_s)
         tracer.close(figures=result, clock_offsets={})
     except BaseException as error:
         tracer.abort("interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}")

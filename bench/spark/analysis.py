@@ -1,0 +1,116 @@
+"""From trace folders to figures and tables: what `weft analyze`, the demo, the reproductions and the report all show.
+
+    figures(spark, folders)   one entry a run, with the keys of `weft sim --json`: what a reproduction needs
+    analyze(spark, folders)   the same, with all tables and warnings: what a person reads
+
+Bounds: the driver gets aggregates only, at most `SHOWN` rows a table; `parquet` has them all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from bench.spark.figures import run_figures, warnings
+from bench.spark.gather import Facts, figure_groups, gathered, groups
+from bench.spark.tables import TABLES, Table
+from bench.spark.traces import load_traces
+from peer.errors import UsageError, WeftError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Progress: TypeAlias = Callable[[float, str], None]
+
+SHOWN = 10_000
+
+
+def figures(spark: SparkSession, directories: Sequence[Path]) -> list[dict[str, Any]]:
+    """The figures of each run, in the order of the folders."""
+    with _told(), gathered(load_traces(spark, directories)) as known:
+        return run_figures(known, figure_groups(known))
+
+
+def analyze(
+    spark: SparkSession,
+    directories: Sequence[Path],
+    *,
+    graph: bool = True,
+    parquet: Path | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Runs, tables and warnings as one JSON-able object.
+
+    `graph` computes the overlay's quality too, which takes longest; `parquet` is a new folder for every table in full.
+    """
+    tell = progress or (lambda share, word: None)
+    tell(0.0, "looking over the traces")
+    if parquet is not None:
+        _claim(parquet)
+    with _told(), gathered(load_traces(spark, directories)) as known:
+        tell(0.05, "reading the traces")
+        shown = groups(known)
+        runs = run_figures(known, shown)
+        wanted = [table for table in TABLES if graph or table.name != "overlay"]
+        tables = {}
+        for number, table in enumerate(wanted):
+            tell(0.3 + 0.7 * number / len(wanted), table.title.lower())
+            frame = _without_lacking(table, known, table.make(known, shown))
+            tables[table.name] = _shown(table, frame)
+            if parquet is not None:
+                frame.write.parquet(str(parquet / table.name))
+        if parquet is not None:
+            _write_facts(known, parquet)
+        said = [*warnings(known, shown)]
+    return {"runs": runs, "tables": tables, "warnings": said}
+
+
+def _without_lacking(table: Table, known: Facts, frame: DataFrame) -> DataFrame:
+    """Leave out the runs whose traces lack the kinds that this table needs."""
+    able = [run.number for run in known.traces.about if run.wrote(*table.needs)]
+    return frame if len(able) == len(known.traces.about) else frame.where(frame.run.isin(able))
+
+
+def _shown(table: Table, frame: DataFrame) -> dict[str, Any]:
+    rows = [list(row) for row in frame.limit(SHOWN).collect()]
+    return {"title": table.title, "about": table.about, "columns": frame.columns, "rows": rows}
+
+
+def _write_facts(known: Facts, parquet: Path) -> None:
+    """What tables are taken from: one row a message, and one a node."""
+    named = known.per_message.withColumnRenamed("topic", "number").join(
+        known.topics.withColumnsRenamed({"topic": "number", "name": "topic"}), "number"
+    )
+    named.drop("number").write.parquet(str(parquet / "messages"))
+    known.load.write.parquet(str(parquet / "nodes"))
+
+
+def _claim(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        taken = any(folder.iterdir())
+    except OSError as error:
+        raise UsageError(f"cannot make the folder {folder}: {error.strerror}") from error
+    if taken:
+        raise UsageError(f"the folder {folder} is not empty; name a new one, since nothing is overwritten")
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What Spark raises, as one line of ours."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise WeftError(f"Spark could not analyse the traces: {_cause(str(error))}") from error
+
+
+def _cause(words: str) -> str:
+    """The innermost cause that a Java exception tells, without its stack."""
+    causes = re.findall(r"Caused by: (.+)", words) or words.strip().splitlines()
+    return (causes[-1] if "Caused by" in words else (causes or ["no word of why"])[0]).strip()

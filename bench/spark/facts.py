@@ -1,0 +1,175 @@
+"""The facts that measures are taken from: who was joined when, what was published, and what became of it at each node.
+
+Definitions are those of `docs/architecture.md`; `bench.counters` counts the same while a run goes on. Rows are compared
+by time only, never by their order, so nothing here depends on how Spark cuts a file.
+
+    rows -> stays        who was joined to what, from when until when
+    rows -> publishes    one row a message
+    rows -> pairs        one row a message and node that received or delivered it: the large one, made in one pass
+    pairs -> per_message one row a message again, with all that its figures need
+
+Topics are carried as small numbers (`topic`, named in `topics`), since a string in every pair would cost more than the
+rest of it. Bounds: `publishes`, `stays` and `per_message` grow with messages and subscriptions, `pairs` with receptions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from peer.trace import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, WindowSpec
+
+NEVER = 1 << 62
+PAYLOAD = "payload"
+HOPS = 1 << 16  # of one delivery; the last one stands for unknown
+SANE = 1 << 46  # microseconds, two years: a latency above it is no latency but a clock
+
+
+def topics(rows: DataFrame) -> DataFrame:
+    """name -> topic: numbers for the topics that anybody published to, joined or left. The null topic has a number too."""
+    names = rows.where(F.col("kind").isin(PUBLISH, JOINED, LEAVE)).select(F.col("topic").alias("name")).distinct()
+    return names.select("name", F.row_number().over(Window.orderBy("name")).alias("topic"))
+
+
+def publishes(rows: DataFrame, messages: DataFrame, runs: DataFrame, topics: DataFrame) -> DataFrame:
+    """One row a message: run, msg, publisher, topic, t, deadline, source, epoch, sequence,
+    dependencies.
+
+    The first `publish` row of a message counts, by time and then by node; its window ends at `deadline`.
+    """
+    rows = rows.where(F.col("kind") == PUBLISH).withColumnRenamed("topic", "name")
+    row = F.min(F.struct("t", "node", "name", "dependencies")).alias("row")
+    first = rows.groupBy("run", "msg").agg(row).select("run", "msg", "row.*")
+    known = messages.dropDuplicates(["run", "msg"]).select("run", "msg", "source", "epoch", "sequence")
+    coded = first.join(F.broadcast(topics), first.name.eqNullSafe(topics.name)).drop("name")
+    windowed = coded.join(F.broadcast(runs), "run").join(known, ["run", "msg"], "left")
+    return windowed.select(
+        *("run", "msg", F.col("node").alias("publisher"), "topic", "t", (F.col("t") + F.col("window")).alias("deadline")),
+        *("source", "epoch", "sequence", "dependencies"),
+    )
+
+
+def stays(rows: DataFrame, topics: DataFrame) -> DataFrame:
+    """run, topic, node, since, until: joined from `since` on, and no more at `until`, which is NEVER while it lasts.
+
+    A `joined` row begins one; the next `leave` of the topic or `node_down` of the node ends it, and one at the same time
+    voids it, whichever row came first. Two `joined` rows with no end between them are one stay.
+    """
+    rows = rows.where(F.col("kind").isin(JOINED, LEAVE, NODE_DOWN)).withColumnRenamed("topic", "name")
+    coded = rows.join(F.broadcast(topics), rows.name.eqNullSafe(topics.name) & (F.col("kind") != NODE_DOWN), "left")
+    of_topic = Window.partitionBy("run", "node", "topic")
+    ends = [
+        _next(F.col("kind") == LEAVE, of_topic),
+        _next(F.col("kind") == NODE_DOWN, Window.partitionBy("run", "node")),
+    ]
+    ended = coded.withColumn("until", F.least(*(F.coalesce(end, F.lit(NEVER)) for end in ends)))
+    began = ended.where((F.col("kind") == JOINED) & (F.col("t") < F.col("until")))
+    merged = began.groupBy("run", "topic", "node", "until").agg(F.min("t").alias("since"))
+    return merged.select("run", "topic", "node", "since", "until")
+
+
+def _next(what: Column, window: WindowSpec) -> Column:
+    """The time of the first such row at this time or later; backwards, since Spark keeps a running minimum only forwards."""
+    later = window.orderBy(F.col("t").desc()).rangeBetween(Window.unboundedPreceding, Window.currentRow)
+    return F.min(F.when(what, F.col("t"))).over(later)
+
+
+def pairs(rows: DataFrame, publishes: DataFrame, stays: DataFrame) -> DataFrame:
+    """One row a message and node: run, msg, node, topic, t, received, delivered, hops, member, in_time, early.
+
+    `received` and `delivered` are microseconds after the publish at `t`, by the first such row at or after it, null where
+    there is none. `hops` are those of that delivery (of several at one time the fewest). `member`: joined when it
+    received. `in_time`: joined from the publish to the end of its window, and delivered within it. The publisher's own
+    rows are left out; `early` counts rows before the publish, which a sound clock does not write.
+    """
+    events = rows.where(F.col("kind").isin(RECEIVE, DELIVER)).select("run", "msg", "node", "kind", "t", "hops")
+    sent = publishes.select("run", "msg", "publisher", "topic", F.col("t").alias("published"), "deadline")
+    after = (F.col("t") - F.col("published")).alias("after")
+    known = events.join(sent, ["run", "msg"]).where(F.col("node") != F.col("publisher"))
+    known = known.select("run", "msg", "node", "topic", "published", "deadline", "kind", "hops", after)
+    return _judged(_first_rows(known), stays)
+
+
+def _first_rows(known: DataFrame) -> DataFrame:
+    """By message and node; time and hops of a delivery are one number, so that the smallest of it is the first's hops."""
+    sound = F.col("after").between(0, SANE)
+    packed = F.col("after") * HOPS + F.least(F.coalesce("hops", F.lit(HOPS - 1)), F.lit(HOPS - 1))
+    grouped = known.groupBy("run", "msg", "node").agg(
+        F.min("topic").alias("topic"),
+        F.min("published").alias("t"),
+        F.min("deadline").alias("deadline"),
+        F.min(F.when(sound & (F.col("kind") == RECEIVE), F.col("after"))).alias("received"),
+        F.min(F.when(sound & (F.col("kind") == DELIVER), packed)).alias("packed"),
+        F.count_if(~sound).alias("early"),
+    )
+    hops = F.col("packed").bitwiseAND(HOPS - 1).cast("int")
+    return grouped.withColumns(
+        {"delivered": F.shiftright("packed", 16), "hops": F.when(hops < HOPS - 1, hops)}
+    ).drop("packed")
+
+
+def _judged(first: DataFrame, stays: DataFrame) -> DataFrame:
+    at, deadline = F.col("t") + F.col("received"), F.col("deadline")
+    judged = joined_from(joined_from(first, stays, at, at, "member"), stays, F.col("t"), deadline, "lasting")
+    in_time = F.col("lasting") & F.coalesce(F.col("t") + F.col("delivered") <= deadline, F.lit(False))
+    return judged.withColumn("in_time", in_time).drop("deadline", "lasting")
+
+
+def joined_from(frame: DataFrame, stays: DataFrame, begin: Column, end: Column, name: str) -> DataFrame:
+    """Add a column that says whether `node` was joined to `topic` from `begin` to `end`, both included.
+
+    Stays of one node and topic do not overlap, so one at most holds both times, and no row of the frame comes twice.
+    Where clocks disagree `begin` may be the later of the two.
+    """
+    begin, end = F.least(begin, end), F.greatest(begin, end)
+    stay = stays.withColumnsRenamed({column: f"stay_{column}" for column in stays.columns})
+    same = [F.col(key) == F.col(f"stay_{key}") for key in ("run", "topic", "node")]
+    found = frame.join(stay, [*same, F.col("stay_since") <= begin, F.col("stay_until") > end], "left")
+    return found.withColumn(name, F.col("stay_since").isNotNull()).drop(*stay.columns)
+
+
+def expected(publishes: DataFrame, stays: DataFrame) -> DataFrame:
+    """run, msg, expected: the others that had joined at the publish and stayed joined and up to the end of its window."""
+    throughout = (F.col("since") <= F.col("t")) & (F.col("until") > F.col("deadline")) & (F.col("node") != F.col("publisher"))
+    return publishes.join(stays, ["run", "topic"]).where(throughout).groupBy("run", "msg").agg(F.count("*").alias("expected"))
+
+
+def copies(rows: DataFrame, publishes: DataFrame) -> DataFrame:
+    """run, msg, copies: payload copies put on a link since the publish, m; what was dropped before it left is taken off."""
+    count = F.coalesce("copies", F.lit(1))
+    signed = F.when(F.col("kind") == SEND, count).otherwise(-count).alias("copies")
+    moved = rows.where(F.col("kind").isin(SEND, DROP) & (F.col("lane") == PAYLOAD)).select("run", "msg", "t", signed)
+    since = publishes.select("run", "msg", F.col("t").alias("published"))
+    known = moved.join(since, ["run", "msg"]).where(F.col("t") >= F.col("published"))
+    return known.groupBy("run", "msg").agg(F.sum("copies").alias("copies"))
+
+
+def per_message(publishes: DataFrame, pairs: DataFrame, expected: DataFrame, copies: DataFrame) -> DataFrame:
+    """run, msg, topic, t, publisher, expected, in_time, receptions, strangers, deliveries, copies, early,
+    last, last_hop.
+
+    One row a message, also for one that reached nobody. `strangers` are receptions by nodes that were not joined; `last`
+    is the latency of its last delivery, `last_hop` the most hops among its deliveries.
+    """
+    received, delivered = F.col("received").isNotNull(), F.col("delivered").isNotNull()
+    reached = pairs.groupBy("run", "msg").agg(
+        F.count_if(received).alias("receptions"),
+        F.count_if(received & ~F.col("member")).alias("strangers"),
+        F.count_if(delivered).alias("deliveries"),
+        F.count_if("in_time").alias("in_time"),
+        F.max("delivered").alias("last"),
+        F.max("hops").alias("last_hop"),
+        F.sum("early").alias("early"),
+    )
+    joined = publishes
+    for facts in (reached, expected, copies):
+        joined = joined.join(facts, ["run", "msg"], "left")
+    zeros: dict[str, bool | float | int | str] = dict.fromkeys(
+        ("expected", "in_time", "receptions", "strangers", "deliveries", "copies", "early"), 0
+    )
+    return joined.fillna(zeros).select("run", "msg", "topic", "t", "publisher", *zeros, "last", "last_hop")

