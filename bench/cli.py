@@ -13,29 +13,19 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from difflib import get_close_matches
-from importlib.util import find_spec
 from pathlib import Path
-from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
+from typing import NamedTuple, NoReturn, TypeAlias
 
 import msgspec
 
 from bench import scenario as scenarios
 from bench.scenario import Scenario
+from bench.show import print_figures, print_json, print_rows, print_titled, progress
 from peer import faults
 from peer.errors import UsageError, WeftError
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
-Report: TypeAlias = Callable[[float, str], None]
-
-PATIENCE = 1.0
-"""Seconds before a progress bar shows: what is over by then needs none."""
-
 
 class Flag(NamedTuple):
     """A flag that sets one key of the scenario; `text` ones are taken as they are, others are read as TOML."""
@@ -205,8 +195,38 @@ def _add_sim(commands: Commands) -> None:
     parser.add_argument("--print", action="store_true", help="print the scenario as TOML, and run nothing")
 
 
+def _add_analyze(commands: Commands) -> None:
+    parser = _add(commands, "analyze", "compute the figures of traces on Spark", analyze)
+    parser.add_argument("traces", nargs="+", type=Path, metavar="DIR", help="a trace, or a folder of traces")
+    parser.add_argument("--tables", action="store_true", help="print all tables below the figures")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write an HTML page to look at")
+    parser.add_argument("--parquet", type=Path, metavar="DIR", help="write all tables in full, into a new folder")
+    parser.add_argument("--no-graph", action="store_true", help="leave out the overlay's quality, which takes longest")
+    _add_spark(parser)
+
+
 def _add_demo(commands: Commands) -> None:
-    _add(commands, "demo", "simulate a flood under loss and crashes, and show the figures", demo)
+    parser = _add(commands, "demo", "simulate, analyse on Spark, and write a report: the main job in a minute or two", demo)
+    parser.add_argument("--report", type=Path, default=Path("weft-demo.html"), metavar="FILE", help="default: weft-demo.html")
+    _add_spark(parser)
+
+
+def _add_reproduce(commands: Commands) -> None:
+    parser = _add(commands, "reproduce", "measure a figure of a paper again: the paper's value and ours", reproduce)
+    parser.add_argument("ids", nargs="*", metavar="ID", help="which; see --list")
+    parser.add_argument("--list", action="store_true", help="list what there is, and run nothing")
+    parser.add_argument("--all", action="store_true", help="all of them, in one Spark session")
+    parser.add_argument("--quick", action="store_true", help="smaller and fewer runs: under two minutes a figure")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="the seeds of all runs follow from it")
+    parser.add_argument("--runs", type=int, metavar="N", help="runs a point, in place of the figure's own number")
+    parser.add_argument("--pictures", type=Path, default=Path("weft-pictures"), metavar="DIR", help="default: weft-pictures")
+    _add_spark(parser)
+
+
+def _add_spark(parser: Parser) -> None:
+    masters = "spark://HOST:PORT, k8s://URL or sc://HOST:PORT; without it SPARK_REMOTE, else Spark runs embedded"
+    parser.add_argument("--master", metavar="URL", help=masters)
+    parser.add_argument("--memory", metavar="SIZE", help="Java's heap, such as 2g; default: a quarter of the machine, 4g at most")
 
 
 def _add_bench(commands: Commands) -> None:
@@ -218,7 +238,7 @@ def _add_bench(commands: Commands) -> None:
     micro.add_argument("--case", action="append", metavar="NAME", help="only this case; may be given again")
 
 
-COMMANDS: tuple[Callable[[Commands], None], ...] = (_add_sim, _add_demo, _add_bench)
+COMMANDS: tuple[Callable[[Commands], None], ...] = (_add_sim, _add_analyze, _add_demo, _add_reproduce, _add_bench)
 
 
 def _add(commands: Commands, name: str, summary: str, run: Callable[[argparse.Namespace], None]) -> Parser:
@@ -238,36 +258,88 @@ def sim(args: argparse.Namespace) -> None:
         raise UsageError("--trace: nothing would be written, since trace.level is none; leave one of the two out")
     from bench.run import run
 
-    with _progress(args.quiet) as progress:
-        result = run(scenario, trace=args.trace, save_faults=args.save_faults, progress=progress)
+    with progress(args.quiet) as tell:
+        result = run(scenario, trace=args.trace, save_faults=args.save_faults, progress=tell)
     if args.json:
-        _print_json(result)
+        print_json(result)
         return
-    _print_figures(result)
+    print_figures(result)
     if args.trace is not None:
         print(f"The trace is in {args.trace}.")
 
 
-def demo(args: argparse.Namespace) -> None:
-    from bench.demo import demo as rows_of_demo
+def analyze(args: argparse.Namespace) -> None:
+    from bench.analyze import analyze as analysis_of
+    from bench.analyze import comparison
 
-    with _progress(args.quiet) as progress:
-        rows = rows_of_demo(progress)
+    with progress(args.quiet) as tell:
+        analysis = analysis_of(args.traces, args, tell)
     if args.json:
-        _print_json({"rows": rows})
-    else:
-        _print_rows(rows)
+        print_json((analysis["runs"][0] if len(analysis["runs"]) == 1 else {}) | analysis)
+        return
+    print_rows(comparison(analysis["runs"]))
+    for table in analysis["tables"].values() if args.tables else ():
+        print_titled(table)
+    _print_warnings(analysis["warnings"])
+    for path in (args.parquet, args.report):
+        if path is not None:
+            print(path.resolve())
+
+
+def demo(args: argparse.Namespace) -> None:
+    from bench.demo import demo as result_of_demo
+
+    with progress(args.quiet) as tell:
+        result = result_of_demo(args, tell)
+    if args.json:
+        print_json(result)
+        return
+    print_rows(result["rows"])
+    _print_warnings(result["warnings"])
+    print(f"Open the report in a browser: {result['report']}")
+
+
+def reproduce(args: argparse.Namespace) -> None:
+    from bench import papers
+
+    if args.list:
+        listed = [figure._asdict() for figure in papers.list_figures()]
+        print_json({"figures": listed}) if args.json else print_rows([{"id": f["id"], "title": f["title"]} for f in listed])
+        return
+    ids = list(papers.FIGURES) if args.all else args.ids
+    if not ids:
+        raise UsageError("name a figure, or --all; weft reproduce --list shows what there is")
+    papers.find(ids)
+    from bench.papers.figure import reproduce as reproduced
+    from bench.spark.session import spark_session
+
+    asked = {"quick": args.quick, "seed": args.seed, "runs": args.runs, "pictures": args.pictures}
+    with progress(args.quiet) as tell, spark_session(args.master, memory=args.memory, short=True) as spark:
+        results = reproduced(ids, spark=spark, progress=tell, **asked)
+    if args.json:
+        print_json({"figures": results} if args.all or len(ids) > 1 else results[0])
+    for result in () if args.json else results:
+        print_titled({"title": f"{result['id']}: {result['title']}", "about": result["source"], "rows": result["rows"]})
+        print(result["picture"] or "")
+    failed = [f"{result['id']}: {result['error']}" for result in results if "error" in result]
+    if failed:
+        raise WeftError("; ".join(failed))
+
+
+def _print_warnings(warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        print(f"weft: warning: {warning}", file=sys.stderr)
 
 
 def bench_micro(args: argparse.Namespace) -> None:
     from bench.micro import micro
 
-    with _progress(args.quiet) as progress:
-        result = micro(args.case, args.quick, progress)
+    with progress(args.quiet) as tell:
+        result = micro(args.case, args.quick, tell)
     if args.json:
-        _print_json(result)
+        print_json(result)
     else:
-        _print_rows([{"case": name, **figures} for name, figures in result["cases"].items()])
+        print_rows([{"case": name, **figures} for name, figures in result["cases"].items()])
 
 
 def scenario_of(args: argparse.Namespace) -> Scenario:
@@ -333,82 +405,3 @@ def _added_faults(args: argparse.Namespace, warmup: float) -> Iterator[tuple[str
 def _number(text: str) -> object:
     """As TOML, and as people write on a command line: `.2` is a number too."""
     return scenarios.value_of(f"0{text}" if text.startswith(".") else text)
-
-
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Report | None]:
-    """A bar on stderr, once the work has lasted a while, and only where somebody is looking."""
-    if quiet or not sys.stderr.isatty() or find_spec("rich") is None:  # rich is in the extra `cli`
-        yield None
-        return
-    bar = _Bar()
-    try:
-        yield bar
-    finally:
-        bar.close()
-
-
-class _Bar:
-    def __init__(self) -> None:
-        self.born = monotonic()
-        self.shown: Progress | None = None
-
-    def __call__(self, share: float, word: str) -> None:
-        if self.shown is None:
-            if monotonic() - self.born < PATIENCE:
-                return
-            self.shown = _show_bar()
-        self.shown.update(self.shown.task_ids[0], completed=share, description=word)
-
-    def close(self) -> None:
-        if self.shown is not None:
-            self.shown.stop()
-
-
-def _show_bar() -> Progress:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    bar = Progress(console=Console(stderr=True), transient=True)
-    bar.add_task("", total=1.0)
-    bar.start()
-    return bar
-
-
-def _print_json(result: object) -> None:
-    sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
-
-
-def _print_figures(result: Mapping[str, Any]) -> None:
-    """One figure a line; a table inside, such as the latencies, gives a line for each of its own."""
-    lines = [("figure", "value")]
-    for name, value in result.items():
-        figures = {f"{name} {part}": item for part, item in value.items()} if isinstance(value, dict) else {name: value}
-        lines += [(label.replace("_", " "), _cell(figure)) for label, figure in figures.items()]
-    _print_table(lines)
-
-
-def _print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    head = tuple(name.replace("_", " ") for name in columns)
-    _print_table([head, *(tuple(_cell(row.get(name)) for name in columns) for row in rows)])
-
-
-def _print_table(lines: Sequence[tuple[str, ...]]) -> None:
-    """The head, a rule, and the rows: the first column to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for number, line in enumerate(lines):
-        cells = [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
-        sys.stdout.write("  ".join(cells).rstrip() + "\n")
-        if number == 0:
-            sys.stdout.write("  ".join("-" * width for width in widths) + "\n")
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, bool) or value is None:
-        return {None: "-", True: "yes", False: "no"}[value]
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
-    return str(value)

@@ -1,19 +1,26 @@
-"""`weft demo`: the main job in some seconds, for somebody who has just arrived.
+"""`weft demo`: the main job, for somebody who has just arrived: simulate, trace, analyse on Spark, and a report to look at.
 
-It floods 1,000 nodes in calm weather and then under loss and crashes, and shows what that costs and what gets through.
+It floods 1,000 nodes in calm weather and then under loss and crashes. All figures come from Spark, over the traces; the
+traces themselves are deleted when the report is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from bench import report
 from bench.run import run
 from bench.scenario import Scenario, Workload
+from bench.show import Report
 from peer.faults import AnyFault, Loss, MassCrash
 
 NODES = 1_000
 WARMUP = 5.0
+SIMULATED = 0.3  # the share of the work that the simulations are
 
 WEATHER: dict[str, tuple[AnyFault, ...]] = {
     "calm": (),
@@ -24,21 +31,33 @@ WEATHER: dict[str, tuple[AnyFault, ...]] = {
 }
 
 
-def demo(progress: Callable[[float, str], None] | None = None) -> list[dict[str, Any]]:
-    """One row for each kind of weather."""
-    rows = []
-    for done, (name, faults) in enumerate(WEATHER.items()):
-        if progress is not None:
-            progress(done / len(WEATHER), f"static/flood, {NODES} nodes, {name}")
-        rows.append(_row(name, run(scenario(faults))))
-    return rows
+def demo(args: argparse.Namespace, progress: Report | None = None) -> dict[str, Any]:
+    """A row for each kind of weather, what Spark warned of, and where the report is."""
+    from bench.spark.session import require, spark_session
+
+    require()
+    from bench.spark.analysis import analyze
+
+    report.check(args.report)
+    tell = progress or (lambda share, word: None)
+    with TemporaryDirectory(prefix="weft-demo-") as folder:
+        traces = [Path(folder, name) for name in WEATHER]
+        for done, trace in enumerate(traces):
+            tell(SIMULATED * done / len(traces), f"static/flood, {NODES} nodes, {trace.name}")
+            run(scenario(WEATHER[trace.name]), trace=trace, counters=False)
+        tell(SIMULATED, "starting Spark")
+        with spark_session(args.master, memory=args.memory, short=True) as spark:
+            analysis = analyze(spark, traces, progress=lambda share, word: tell(SIMULATED + (1 - SIMULATED) * share, word))
+    report.write(analysis, args.report, title=f"A flood through {NODES:,} nodes, in five kinds of weather")
+    rows = [_row(figures) for figures in analysis["runs"]]
+    return {"rows": rows, "warnings": analysis["warnings"], "report": str(args.report.resolve())}
 
 
 def scenario(faults: tuple[AnyFault, ...]) -> Scenario:
-    return Scenario(nodes=NODES, warmup=WARMUP, overlay={"degree": 5}, workload=Workload(messages=50, rate=10.0), faults=faults)
+    return Scenario(nodes=NODES, warmup=WARMUP, overlay={"degree": 5}, workload=Workload(messages=30, rate=10.0), faults=faults)
 
 
-def _row(name: str, figures: dict[str, Any]) -> dict[str, Any]:
+def _row(figures: Mapping[str, Any]) -> dict[str, Any]:
     kept = ("deliveries", "reliability", "rmr", "ldh_mean")
     latency = figures["latency_ms"]
-    return {"weather": name, **{key: figures[key] for key in kept}, "p50_ms": latency["p50"], "p99_ms": latency["p99"]}
+    return {"weather": figures["name"], **{key: figures[key] for key in kept}, "p50_ms": latency["p50"], "p99_ms": latency["p99"]}

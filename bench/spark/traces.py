@@ -29,6 +29,7 @@ from peer.trace import SCHEMA
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+FEW = 4  # folders that are worth a scan of their own
 WINDOW_S = 10.0  # of a trace that names none: the default of a scenario
 
 ROWS = (
@@ -68,7 +69,7 @@ class Traces(NamedTuple):
 
 def load_traces(spark: SparkSession, directories: Sequence[Path]) -> Traces:
     """The runs in these folders; a folder without a trace of its own stands for the runs in it."""
-    folders = [folder for directory in directories for folder in _folders(Path(directory))]
+    folders = folders_of(directories)
     names = _names(folders)
     about = tuple(look_over(number, names[number], folder) for number, folder in enumerate(folders))
     windows = [(run.number, run.window) for run in about]
@@ -97,6 +98,11 @@ def look_over(number: int, name: str, folder: Path) -> Run:
     if manifest.get("rows", rows) != rows:
         raise UsageError(f"{folder} is not whole: its manifest tells of {manifest['rows']:,} rows, its files hold {rows:,}")
     return Run(number, name, folder, {**manifest, "rows": rows}, (*_unfinished(manifest), *_clock_warnings(parts)))
+
+
+def folders_of(directories: Sequence[Path]) -> list[Path]:
+    """The folders of the traces that these stand for."""
+    return [folder for directory in directories for folder in _folders(directory)]
 
 
 def _folders(directory: Path) -> list[Path]:
@@ -230,12 +236,31 @@ def _follow(t: Any, node: Any, last: dict[int, int], worst: dict[int, int]) -> N
 
 
 def _read(spark: SparkSession, folders: Sequence[Path], pattern: str, ddl: str) -> DataFrame:
-    def read(number: int, folder: Path) -> DataFrame:
-        frame = spark.read.schema(ddl).option("pathGlobFilter", pattern).parquet(_location(folder))
-        return frame.select(F.lit(number).cast("int").alias("run"), "*")
+    """All folders, with the number of each in `run`.
 
-    frames = [read(number, folder) for number, folder in enumerate(folders)]
+    A few are scans of their own, whose number is a constant to Spark and costs nothing. With many, planning them would
+    cost more than reading: they are one scan, and a file tells by its name which run it is of.
+    """
+
+    def scan(*which: Path) -> DataFrame:
+        return spark.read.schema(ddl).option("pathGlobFilter", pattern).parquet(*map(_location, which))
+
+    if len(folders) > FEW:
+        return _numbered(scan(*folders), [scan(folder) for folder in folders])
+    frames = [scan(folder).select(F.lit(number).cast("int").alias("run"), "*") for number, folder in enumerate(folders)]
     return reduce(lambda left, right: left.unionAll(right), frames)
+
+
+def _numbered(frame: DataFrame, parts: Sequence[DataFrame]) -> DataFrame:
+    """Add `run`, by the folder that a row's file lies in; `parts` are the same scans one by one, asked for their files."""
+    places = [(file.rpartition("/")[0], number) for number, part in enumerate(parts) for file in part.inputFiles()[:1]]
+    if not places:
+        return frame.select(F.lit(0).cast("int").alias("run"), "*")
+    inline = F.array(*(F.struct(F.lit(place).alias("place"), F.lit(number).alias("run")) for place, number in places))
+    runs = frame.sparkSession.range(1).select(F.inline(inline))
+    located = frame.withColumn("place", F.regexp_extract("_metadata.file_path", "^(.*)/", 1))
+    lost = F.raise_error(F.concat(F.lit("of which run is "), "place")).cast("int")
+    return located.join(F.broadcast(runs), "place", "left").select(F.coalesce("run", lost).alias("run"), *frame.columns)
 
 
 def _location(folder: Path) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bench import cli
+from bench import cli, show
 from bench.scenario import Scenario, command
 from peer import faults, latency
 from peer.errors import PeerError, UsageError
@@ -297,8 +297,8 @@ def test_bench_micro_passes_its_flags_and_prints_a_row_a_case(weft: Weft, monkey
 
 def test_a_bar_shows_only_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 0.5, 1.5])
-    monkeypatch.setattr(cli, "monotonic", lambda: next(clock))
-    bar = cli._Bar()
+    monkeypatch.setattr(show, "monotonic", lambda: next(clock))
+    bar = show._Bar()
     bar(0.1, "running")
     assert bar.shown is None
     bar(0.4, "running")

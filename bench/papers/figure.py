@@ -1,0 +1,317 @@
+"""What every reproduced figure shares: rows that are judged in one place, a lab that measures, and `reproduce`.
+
+A figure's module holds `FIGURE`, a `Figure`: which kinds of trace rows it needs, how many runs, how its rows come from
+measurements and how they are drawn. The lab runs each scenario in the simulator, has Spark analyse the trace, deletes
+the trace and keeps the measures; the in-process counters are never asked. One Spark session serves all figures.
+
+It asks of below: `bench.run.run` for traces and `bench.spark.analysis.figures` for their measures.
+It promises above: one object a figure, ready for JSON; a figure that fails has an `error` and costs no other; a failed
+run is named by the command that replays it.
+Bounds: on disk are the traces of `MOST_RUNS` runs at once, and no run begins while they have `MOST_ROWS` rows.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from statistics import fmean, stdev
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from msgspec.structs import replace
+
+from bench.papers import Listed, find
+from bench.scenario import Scenario, command
+from peer.errors import UsageError, WeftError
+from peer.sim import stream
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pyspark.sql import SparkSession
+
+Measures: TypeAlias = dict[str, Any]
+"""The figures of one run, by the names and definitions of `docs/architecture.md`."""
+
+Progress: TypeAlias = Callable[[float, str], None]
+Simulate: TypeAlias = Callable[..., object]
+Analyse: TypeAlias = "Callable[[SparkSession, Sequence[Path]], list[Measures]]"
+
+CONFIDENCE = 0.99
+MOST_RUNS = 100  # a call of Spark costs seconds however little it reads
+MOST_ROWS = 2_000_000
+
+log = logging.getLogger(__name__)
+
+
+class ReproduceError(WeftError):
+    """A run of a figure could not be simulated or analysed; says which, and how to replay it."""
+
+
+class Row(NamedTuple):
+    """One value of a figure. `low` and `high` bound ours with a confidence of 99 %, None where there is only one run."""
+
+    name: str
+    paper: float
+    ours: float
+    low: float | None
+    high: float | None
+    tolerance: float
+
+    @property
+    def ok(self) -> bool:
+        """|ours - paper| <= tolerance, and nothing else: the interval is shown, not judged.
+
+        So a figure sets its tolerance before it measures, from what the paper leaves open and from the noise that so many
+        runs must have; a measurement cannot widen it by being noisy.
+        """
+        return abs(self.ours - self.paper) <= self.tolerance
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self._asdict(), "ok": self.ok}
+
+
+def measured(name: str, paper: float, values: Sequence[float], tolerance: float) -> Row:
+    """The row of a mean over runs, with Student's interval around it."""
+    if not values:
+        raise ReproduceError(f"{name}: no run gave a value; ask for more with --runs")
+    half = _half_width(values) if len(values) > 1 else None
+    ours = fmean(values)
+    return Row(name, paper, ours, None if half is None else ours - half, None if half is None else ours + half, tolerance)
+
+
+def number(measures: Measures, *path: str) -> float:
+    """A measure that must be there: `number(measures, "latency_ms", "p50")`."""
+    value: Any = measures
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    if value is None:
+        raise ReproduceError(f"{' '.join(path)} could not be measured; replay: {measures.get('command')}")
+    return float(value)
+
+
+class Figure(NamedTuple):
+    """`draw` puts onto axes what `rows` came to; `runs` is how many runs a point has, `quick_runs` how many with --quick."""
+
+    kinds: tuple[str, ...]
+    runs: int
+    quick_runs: int
+    rows: Callable[[Lab], list[Row]]
+    draw: Callable[[Axes, Sequence[Row]], None]
+
+
+class Lab:
+    """What a figure measures with, and how much of it: whether to be quick, and how many runs a point has."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        kinds: Sequence[str],
+        *,
+        quick: bool = False,
+        seed: int = 1,
+        runs: int = 1,
+        progress: Progress | None = None,
+        simulate: Simulate | None = None,
+        analyse: Analyse | None = None,
+    ) -> None:
+        self.quick = quick
+        self.seed = seed
+        self.runs = runs
+        self._spark = spark
+        self._kinds = tuple(kinds)
+        self._progress = progress
+        self._simulate = simulate or _simulator()
+        self._analyse = analyse or _analysis()
+
+    @property
+    def seeds(self) -> list[int]:
+        """One a run; another `seed` gives all others, where counting on from it would repeat most runs."""
+        return stream(self.seed, "reproduce").sample(range(1 << 31), self.runs)
+
+    def measure(self, scenarios: Sequence[Scenario]) -> list[Measures]:
+        """The measures of each, in that order. A figure asks once for all of its runs, so that progress is told right."""
+        found: list[Measures] = []
+        while len(found) < len(scenarios):
+            with TemporaryDirectory(prefix="weft-reproduce-") as folder:
+                batch = self._batch(scenarios, len(found), Path(folder))
+                done = len(found) + len(batch)
+                self._tell(done / len(scenarios), f"analysing runs {len(found) + 1} to {done} of {len(scenarios)}")
+                found += self._measures(batch)
+        return found
+
+    def _batch(self, scenarios: Sequence[Scenario], first: int, folder: Path) -> dict[Path, Scenario]:
+        """Simulate from `first` on until there is enough for one call of Spark."""
+        batch: dict[Path, Scenario] = {}
+        rows = 0
+        for place, scenario in enumerate(scenarios[first : first + MOST_RUNS], first):
+            trace, restricted = folder / f"run-{place:05}", self._restricted(scenario)
+            with _blaming(restricted, "the run failed"):
+                self._simulate(restricted, trace=trace, counters=False, progress=self._progress_of(place, len(scenarios)))
+                rows += json.loads((trace / "manifest.json").read_text(encoding="utf-8"))["rows"]
+            batch[trace] = restricted
+            if rows >= MOST_ROWS:
+                break
+        return batch
+
+    def _restricted(self, scenario: Scenario) -> Scenario:
+        return replace(scenario, trace=replace(scenario.trace, kinds=self._kinds))
+
+    def _measures(self, batch: dict[Path, Scenario]) -> list[Measures]:
+        more = f" (or one of {len(batch) - 1} analysed with it)" if len(batch) > 1 else ""
+        with _blaming(next(iter(batch.values())), f"the analysis of this run{more} failed"):
+            found = self._analyse(self._spark, list(batch))
+            if len(found) != len(batch):
+                raise WeftError(f"{len(batch)} runs went in and {len(found)} came out")
+        return sorted(found, key=lambda measures: int(measures["run"]))
+
+    def _progress_of(self, place: int, runs: int) -> Progress | None:
+        if self._progress is None:
+            return None
+        return lambda share, word: self._tell((place + share) / runs, f"run {place + 1} of {runs}: {word}")
+
+    def _tell(self, share: float, word: str) -> None:
+        if self._progress is not None:
+            self._progress(share, word)
+
+
+def reproduce(
+    ids: Sequence[str],
+    *,
+    spark: SparkSession,
+    quick: bool = False,
+    seed: int = 1,
+    runs: int | None = None,
+    pictures: Path | None = None,
+    progress: Progress | None = None,
+) -> list[dict[str, Any]]:
+    """One object a figure, in the order of `ids`; `pictures` is a folder that gets a PNG of each, named by its id.
+
+    Without `runs` each figure has its own number of them; the object says how many it was.
+    """
+    if runs is not None and runs < 1:
+        raise UsageError(f"--runs is {runs}; it must be 1 at least")
+    if pictures is not None:
+        _prepare(pictures)
+    listed = find(ids)
+    results = []
+    for done, figure in enumerate(listed):
+        order = _Order(spark, quick, seed, runs, pictures, _part(progress, figure.id, done, len(listed)))
+        results.append(_reproduced(figure, order))
+    return results
+
+
+class _Order(NamedTuple):
+    """What `reproduce` was asked for."""
+
+    spark: SparkSession
+    quick: bool
+    seed: int
+    runs: int | None
+    pictures: Path | None
+    progress: Progress | None
+
+    def lab(self, figure: Figure) -> Lab:
+        runs = self.runs or (figure.quick_runs if self.quick else figure.runs)
+        return Lab(self.spark, figure.kinds, quick=self.quick, seed=self.seed, runs=runs, progress=self.progress)
+
+
+def _reproduced(listed: Listed, order: _Order) -> dict[str, Any]:
+    """What was there before a failure is kept: rows whose picture cannot be drawn are still rows."""
+    entry: dict[str, Any] = {"id": listed.id, "title": listed.title, "source": listed.source}
+    entry |= {"quick": order.quick, "seed": order.seed, "runs": order.runs, "rows": [], "picture": None}
+    try:
+        figure: Figure = import_module(listed.module).FIGURE
+        lab = order.lab(figure)
+        entry["runs"] = lab.runs
+        rows = figure.rows(lab)
+        entry["rows"] = [row.to_dict() for row in rows]
+        if order.pictures is not None:
+            path = order.pictures / f"{listed.id}.png"
+            _draw(path, listed, lab, lambda axes: figure.draw(axes, rows))
+            entry["picture"] = str(path)
+    except Exception as error:  # whatever it is, it is this figure's alone
+        if not isinstance(error, WeftError):
+            log.exception("%s failed", listed.id)
+        entry["error"] = _one_line(error)
+    return entry
+
+
+def _part(progress: Progress | None, name: str, done: int, parts: int) -> Progress | None:
+    if progress is None:
+        return None
+    return lambda share, word: progress((done + share) / parts, f"{name}: {word}")
+
+
+def _prepare(pictures: Path) -> None:
+    """Before hours of runs, not after them."""
+    from bench.papers.picture import require
+
+    require()
+    try:
+        pictures.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"the folder {pictures} for the pictures cannot be made: {error.strerror}") from error
+
+
+def _draw(path: Path, listed: Listed, lab: Lab, draw: Callable[[Axes], None]) -> None:
+    from bench.papers.picture import save
+
+    about = f"{lab.runs} runs a point, seed {lab.seed}{', quick' if lab.quick else ''}"
+    save(path, listed.title, f"{listed.source}; {about}", draw)
+
+
+@contextmanager
+def _blaming(scenario: Scenario, what: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # Spark, Arrow, the system and the simulator each have their own
+        raise ReproduceError(f"{what}: {_one_line(error)}; replay: {command(scenario)}") from error
+
+
+def _one_line(error: BaseException) -> str:
+    first = str(error).strip().partition("\n")[0].strip()
+    if isinstance(error, WeftError) and first:
+        return first
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+def _half_width(values: Sequence[float]) -> float:
+    return student(CONFIDENCE, len(values) - 1) * stdev(values) / math.sqrt(len(values))
+
+
+def student(confidence: float, freedom: int) -> float:
+    """The t that a variable of Student's law with so many degrees of freedom stays within, with that probability."""
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, freedom) < confidence else (low, middle)
+    return math.sqrt(freedom) * math.tan(low)
+
+
+def _within(angle: float, freedom: int) -> float:
+    """P(|T| < t) for t = sqrt(freedom) tan(angle): Abramowitz and Stegun, 26.7.3 (odd) and 26.7.4 (even)."""
+    if freedom % 2:
+        total, term = 2 * angle / math.pi, 2 / math.pi * math.sin(angle) * math.cos(angle)
+    else:
+        total, term = 0.0, math.sin(angle)
+    for k in range(2 + freedom % 2, freedom + 1, 2):
+        total += term
+        term *= math.cos(angle) ** 2 * (k - 1) / k
+    return total
+
+
+def _simulator() -> Simulate:
+    from bench.run import run
+
+    return run
+
+
+def _analysis() -> Analyse:
+    from bench.spark.analysis import figures
+
+    return figures

@@ -1,0 +1,63 @@
+"""The report: the analysis of some runs as one HTML file, made to be looked at.
+
+    write(analyze(spark, directories), Path("report.html"), title="A flood under loss")
+
+Asks for the dict that `bench.spark.analysis.analyze` gives, and for nothing else: no figure is computed here, but for
+what an axis needs. Promises one file that needs no other and no network, whose bytes depend on the analysis and the
+title alone, and that is whole or not there. Names, topics and commands are taken for hostile: all text is escaped in one
+place (`text.escape`), and the page forbids itself every script but its own.
+
+    given   what was given, read once, forgiving much        text           escaping and rounding
+    scale   from figures to places on an axis                draw           one chart as SVG
+    cards   the boxes that charts stand in                   distributions  counts in bins: sums and histograms
+    charts  which charts there are, from which tables        tables         what ran, the comparison, every table
+    html    the page                                         page.css, page.js
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from bench.report.given import read
+from bench.report.html import page
+from peer.errors import UsageError
+
+__all__ = ["check", "render", "write"]
+
+
+def render(analysis: Mapping[str, Any], *, title: str) -> str:
+    """The whole page."""
+    return page(read(analysis), title)
+
+
+def write(analysis: Mapping[str, Any], path: Path, *, title: str) -> None:
+    """Render to `path`; a report that is there already is replaced at once, or left as it was."""
+    content = render(analysis, title=title).encode()
+    try:
+        _replace(path, content)
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error).partition("\n")[0]
+        raise UsageError(f"cannot write the report {path}: {why}; name a file in a folder that you can write to") from error
+
+
+def check(path: Path) -> None:
+    """Raises where `write` could not write later: before minutes of work, not after them."""
+    if path.is_dir():
+        raise UsageError(f"the report {path} is a folder; name a file in it")
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"cannot write the report {path}: name a file in a folder that is there and that you can write to")
+
+
+def _replace(path: Path, content: bytes) -> None:
+    temporary = path.parent / f".{path.name}.tmp"  # not with_name: a path without a name shall fail as an OSError
+    try:
+        temporary.write_bytes(content)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise

@@ -1,0 +1,507 @@
+"""`weft reproduce`: the framework on fake runs and a fake analysis, the theory of its first figure, and one real run."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from statistics import fmean, stdev
+from types import ModuleType
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from bench import papers
+from bench.papers import Listed, figure, find, flood_percolation, list_figures
+from bench.papers.figure import Figure, Lab, ReproduceError, Row, measured, number, reproduce, student
+from bench.scenario import Scenario, command
+from overlays import graphs
+from peer.errors import UsageError, WeftError
+from peer.faults import MassCrash
+from peer.trace import KINDS
+
+SPARK = cast(Any, object())
+KEYS = {"id", "title", "source", "quick", "seed", "runs", "rows", "picture"}
+
+
+class World:
+    """Stands in for the simulator and for Spark, and remembers what each was asked for and which folders there were."""
+
+    def __init__(self, folder: Path, rows: int = 10) -> None:
+        self.folder = folder
+        self.rows = rows
+        self.runs: list[Scenario] = []
+        self.batches: list[list[str]] = []
+        self.most = 0
+        self.reliability: Callable[[Scenario], float | None] = lambda scenario: scenario.seed / 1_000
+        self.before_run: Callable[[Scenario], None] = lambda scenario: None
+        self.before_analysis: Callable[[], None] = lambda: None
+
+    def simulate(self, scenario: Scenario, *, trace: Path, counters: bool, progress: Callable[..., None] | None) -> None:
+        assert counters is False
+        trace.mkdir()
+        self.most = max(self.most, len(self.traces()))
+        self.before_run(scenario)
+        manifest = {"rows": self.rows, "command": command(scenario), "reliability": self.reliability(scenario)}
+        (trace / "manifest.json").write_text(json.dumps(manifest))
+        self.runs.append(scenario)
+        if progress is not None:
+            progress(1.0, "over")
+
+    def analyse(self, spark: object, directories: Sequence[Path]) -> list[dict[str, Any]]:
+        assert spark is SPARK
+        self.before_analysis()
+        self.batches.append([path.name for path in directories])
+        found = [json.loads((path / "manifest.json").read_text()) for path in directories]
+        return [{"run": run, **manifest} for run, manifest in enumerate(found)][::-1]
+
+    def traces(self) -> list[Path]:
+        return [*self.folder.glob("weft-reproduce-*/*")]
+
+    def lab(self, **settings: Any) -> Lab:
+        return Lab(SPARK, ("publish", "deliver"), simulate=self.simulate, analyse=self.analyse, **settings)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Also in the place of the real modules, for `reproduce`, which makes its own labs."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    made = World(tmp_path)
+    _instead(monkeypatch, "bench.run", run=made.simulate)
+    _instead(monkeypatch, "bench.spark.analysis", figures=made.analyse)
+    return made
+
+
+def _instead(monkeypatch: pytest.MonkeyPatch, name: str, **members: object) -> None:
+    module = ModuleType(name)
+    vars(module).update(members)
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+def seeds(*seeds: int) -> list[Scenario]:
+    return [Scenario(seed=seed) for seed in seeds]
+
+
+# Rows.
+
+
+@pytest.mark.parametrize(
+    ("ours", "tolerance", "ok"),
+    [(10.0, 0.0, True), (10.5, 0.5, True), (9.5, 0.5, True), (10.51, 0.5, False), (9.49, 0.5, False), (math.nan, 9.0, False)],
+)
+def test_a_row_is_ok_when_ours_is_within_the_tolerance_of_the_paper_s(ours: float, tolerance: float, ok: bool) -> None:
+    assert Row("x", 10.0, ours, None, None, tolerance).ok is ok
+
+
+def test_the_interval_of_a_row_is_not_judged() -> None:
+    assert not Row("x", 10.0, 12.0, 5.0, 19.0, 1.0).ok
+    assert Row("x", 10.0, 10.5, 10.4, 10.6, 1.0).ok
+
+
+def test_a_row_as_json_has_all_that_it_was_judged_by() -> None:
+    row = Row("x", 1.0, 2.0, 1.5, 2.5, 0.1)
+    assert row.to_dict() == {"name": "x", "paper": 1.0, "ours": 2.0, "low": 1.5, "high": 2.5, "tolerance": 0.1, "ok": False}
+
+
+def test_the_interval_is_student_s_around_the_mean_of_the_runs() -> None:
+    row = measured("x", 3.0, [1.0, 2.0, 3.0, 4.0, 5.0], 0.0)
+    half = 4.6041 * math.sqrt(2.5 / 5)  # 4.6041: Student's table, 99 %, 4 degrees of freedom
+    assert [row.low, row.ours, row.high] == pytest.approx([3 - half, 3.0, 3 + half], abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("confidence", "freedom", "t"),
+    [(0.99, 1, 63.657), (0.99, 2, 9.925), (0.99, 7, 3.499), (0.99, 39, 2.708), (0.95, 3, 3.182), (0.95, 30, 2.042)],
+)
+def test_student_s_quantiles_are_those_of_the_table(confidence: float, freedom: int, t: float) -> None:
+    assert student(confidence, freedom) == pytest.approx(t, abs=1e-3)
+
+
+def test_one_run_has_no_interval_and_no_run_no_row() -> None:
+    assert measured("x", 3.0, [1.0], 0.0)[3:5] == (None, None)
+    with pytest.raises(ReproduceError, match="x: no run gave a value"):
+        measured("x", 3.0, [], 0.0)
+
+
+def test_a_measure_that_is_missing_is_named_with_its_run() -> None:
+    measures = {"command": "weft sim --set seed=7", "rmr": 3, "latency_ms": {"p50": 1.5, "p99": None}}
+    assert (number(measures, "rmr"), number(measures, "latency_ms", "p50")) == (3.0, 1.5)
+    for path in (("latency_ms", "p99"), ("nothing", "p50"), ("rmr", "mean")):
+        with pytest.raises(ReproduceError, match=f"{' '.join(path)} could not be measured; replay: weft sim --set seed=7"):
+            number(measures, *path)
+
+
+# The lab.
+
+
+def test_measures_come_in_the_order_of_the_scenarios(world: World) -> None:
+    found = world.lab().measure(seeds(5, 3, 4))
+    assert [measures["reliability"] for measures in found] == [0.005, 0.003, 0.004]
+    assert [scenario.seed for scenario in world.runs] == [5, 3, 4]
+
+
+def test_a_trace_is_restricted_to_the_kinds_of_the_figure_and_nothing_else_changes(world: World) -> None:
+    asked = Scenario(nodes=7, trace=msgspec.structs.replace(Scenario().trace, level="full"))
+    world.lab().measure([asked])
+    assert world.runs[0].trace.kinds == ("publish", "deliver")
+    assert msgspec.structs.replace(world.runs[0], trace=asked.trace) == asked
+    assert world.runs[0].trace.level == "full"
+
+
+def test_small_runs_are_analysed_together_up_to_a_number_of_runs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figure, "MOST_RUNS", 4)
+    found = world.lab().measure(seeds(*range(10)))
+    assert [measures["reliability"] for measures in found] == [seed / 1_000 for seed in range(10)]
+    assert [len(batch) for batch in world.batches] == [4, 4, 2]
+    assert world.most == 4
+    assert not [*world.folder.iterdir()]
+
+
+def test_large_runs_are_analysed_and_deleted_one_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figure, "MOST_ROWS", 25)
+    world.lab().measure(seeds(*range(5)))
+    assert [len(batch) for batch in world.batches] == [3, 2]  # ten rows each
+    world.rows, world.batches, world.most = 25, [], 0
+    world.lab().measure(seeds(*range(3)))
+    assert [len(batch) for batch in world.batches] == [1, 1, 1]
+    assert world.most == 1
+
+
+def test_nothing_is_analysed_when_nothing_is_asked(world: World) -> None:
+    assert world.lab().measure([]) == []
+    assert world.batches == []
+
+
+def fail(*_: object) -> None:
+    raise RuntimeError("it broke\nat length")
+
+
+def test_a_failing_run_is_named_by_its_replay_and_leaves_no_trace(world: World) -> None:
+    world.before_run = lambda scenario: fail() if scenario.seed == 2 else None
+    with pytest.raises(ReproduceError) as raised:
+        world.lab().measure(seeds(1, 2, 3))
+    assert str(raised.value) == f"the run failed: RuntimeError: it broke; replay: {command(world.lab()._restricted(seeds(2)[0]))}"
+    assert "--set seed=2 " in str(raised.value)
+    assert not [*world.folder.iterdir()]
+
+
+def test_a_failing_analysis_is_named_by_its_replay_and_leaves_no_trace(world: World) -> None:
+    world.before_analysis = fail
+    with pytest.raises(ReproduceError, match=r"the analysis of this run failed: RuntimeError: it broke; replay: .*seed=8 "):
+        world.lab().measure(seeds(8))
+    with pytest.raises(ReproduceError, match=r"or one of 2 analysed with it.*seed=8 "):
+        world.lab().measure(seeds(8, 9, 10))
+    assert not [*world.folder.iterdir()]
+
+
+def test_an_interrupt_leaves_no_trace_either(world: World) -> None:
+    def interrupt(_: Scenario) -> None:
+        raise KeyboardInterrupt
+
+    world.before_run = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        world.lab().measure(seeds(1))
+    assert not [*world.folder.iterdir()]
+
+
+def test_an_analysis_that_loses_a_run_is_an_error(world: World) -> None:
+    lab = Lab(SPARK, ("publish",), simulate=world.simulate, analyse=lambda spark, folders: world.analyse(spark, folders)[1:])
+    with pytest.raises(ReproduceError, match="2 runs went in and 1 came out"):
+        lab.measure(seeds(1, 2))
+
+
+def test_progress_grows_over_runs_and_analyses_and_ends_at_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figure, "MOST_RUNS", 2)
+    told: list[tuple[float, str]] = []
+    world.lab(progress=lambda share, word: told.append((share, word))).measure(seeds(1, 2, 3))
+    shares = [share for share, _ in told]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert [word for _, word in told] == [
+        *("run 1 of 3: over", "run 2 of 3: over", "analysing runs 1 to 2 of 3"),
+        *("run 3 of 3: over", "analysing runs 3 to 3 of 3"),
+    ]
+
+
+def test_seeds_follow_from_the_seed_and_two_seeds_share_none(world: World) -> None:
+    first = world.lab(seed=1, runs=40).seeds
+    assert first == world.lab(seed=1, runs=40).seeds
+    assert len({*first, *world.lab(seed=2, runs=40).seeds}) == 80
+
+
+# Figures.
+
+
+def mean_reliability(lab: Lab) -> list[Row]:
+    found = lab.measure([Scenario(seed=seed % 1_000) for seed in lab.seeds])
+    return [measured("reliability", 0.5, [number(measures, "reliability") for measures in found], 0.5)]
+
+
+def draw(axes: Any, rows: Sequence[Row]) -> None:
+    from bench.papers import picture
+
+    picture.paper(axes, [1.0], [row.paper for row in rows])
+    picture.ours(axes, [1.0], rows)
+
+
+def broken(_: Lab) -> list[Row]:
+    raise ZeroDivisionError("nothing to divide by")
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    def fill(**figures: Figure) -> None:
+        listed = {name: Listed(name, f"fake_{name}", f"The {name}", "nobody, Table 0") for name in figures}
+        monkeypatch.setattr(papers, "FIGURES", listed)
+        for name, made in figures.items():
+            _instead(monkeypatch, f"fake_{name}", FIGURE=made)
+
+    return fill
+
+
+def made(rows: Callable[[Lab], list[Row]], runs: int = 5, quick_runs: int = 2) -> Figure:
+    return Figure(("publish",), runs, quick_runs, rows, draw)
+
+
+def test_every_figure_is_listed_with_a_title_and_a_source_and_has_a_module(world: World) -> None:
+    listed = list_figures()
+    assert "flood.percolation" in [entry.id for entry in listed]
+    for entry in listed:
+        module = __import__(entry.module, fromlist=["FIGURE"])
+        assert isinstance(module.FIGURE, Figure)
+        assert {*module.FIGURE.kinds} <= {*KINDS}
+        assert module.FIGURE.runs >= module.FIGURE.quick_runs > 1
+        assert entry.title
+        assert entry.source
+
+
+def test_an_unknown_id_names_the_closest_one() -> None:
+    with pytest.raises(UsageError, match=r"no figure is called 'flod.percolate'; did you mean \"flood.percolation\"\?"):
+        find(["flod.percolate"])
+
+
+def test_an_unknown_id_is_refused_before_anything_runs(world: World) -> None:
+    with pytest.raises(UsageError):
+        reproduce(["flood.percolation", "nonsense"], spark=SPARK)
+    assert world.runs == []
+
+
+def test_the_object_of_a_figure_says_what_was_asked_and_what_came_out(world: World, table: Callable[..., None]) -> None:
+    table(a=made(mean_reliability))
+    [entry] = reproduce(["a", "a"], spark=SPARK, seed=3)
+    assert {*entry} == KEYS
+    assert {key: entry[key] for key in KEYS - {"rows"}} == {
+        **{"id": "a", "title": "The a", "source": "nobody, Table 0", "quick": False, "seed": 3, "runs": 5, "picture": None}
+    }
+    [row] = entry["rows"]
+    values = [scenario.seed / 1_000 for scenario in world.runs]
+    assert (row["ours"], row["paper"], row["ok"]) == (fmean(values), 0.5, True)
+    assert row["high"] - row["low"] == pytest.approx(2 * 4.6041 * stdev(values) / math.sqrt(5), rel=1e-4)
+    assert json.loads(msgspec.json.encode(entry)) == entry
+
+
+@pytest.mark.parametrize(("settings", "runs"), [({}, 5), ({"quick": True}, 2), ({"quick": True, "runs": 3}, 3), ({"runs": 1}, 1)])
+def test_a_figure_has_its_own_number_of_runs_unless_asked(
+    world: World, table: Callable[..., None], settings: dict[str, Any], runs: int
+) -> None:
+    table(a=made(mean_reliability))
+    [entry] = reproduce(["a"], spark=SPARK, **settings)
+    assert (entry["runs"], len(world.runs)) == (runs, runs)
+
+
+def test_less_than_one_run_is_refused(world: World) -> None:
+    with pytest.raises(UsageError, match="--runs is 0; it must be 1 at least"):
+        reproduce(["flood.percolation"], spark=SPARK, runs=0)
+
+
+def test_a_figure_that_fails_has_an_error_and_the_others_their_rows(
+    world: World, table: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    table(a=made(mean_reliability), b=made(broken), c=made(mean_reliability))
+    a, b, c = reproduce(["a", "b", "c"], spark=SPARK)
+    assert ["error" in entry for entry in (a, b, c)] == [False, True, False]
+    assert (b["error"], b["rows"], b["picture"]) == ("ZeroDivisionError: nothing to divide by", [], None)
+    assert a["rows"] == c["rows"] != []
+    assert "b failed" in caplog.text
+
+
+def test_a_run_that_fails_is_an_error_of_its_figure(world: World, table: Callable[..., None]) -> None:
+    world.before_analysis = fail
+    table(a=made(mean_reliability))
+    [entry] = reproduce(["a"], spark=SPARK)
+    assert "the analysis of this run" in entry["error"]
+    assert "replay: weft sim --set" in entry["error"]
+    assert not [*world.folder.iterdir()]
+
+
+def test_progress_of_several_figures_is_one_whole(world: World, table: Callable[..., None]) -> None:
+    table(a=made(mean_reliability), b=made(mean_reliability))
+    told: list[tuple[float, str]] = []
+    reproduce(["a", "b"], spark=SPARK, runs=2, progress=lambda share, word: told.append((share, word)))
+    assert [share for share, _ in told] == [0.25, 0.5, 0.5, 0.75, 1.0, 1.0]
+    assert [word.partition(":")[0] for _, word in told] == ["a"] * 3 + ["b"] * 3
+
+
+# Pictures.
+
+
+def test_each_figure_gets_a_picture_named_by_its_id(world: World, table: Callable[..., None], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    table(a=made(mean_reliability))
+    folder, others = tmp_path / "new" / "pictures", "matplotlib.pyplot" in sys.modules
+    [entry] = reproduce(["a"], spark=SPARK, pictures=folder)
+    first = (folder / "a.png").read_bytes()
+    assert entry["picture"] == str(folder / "a.png")
+    assert first.startswith(b"\x89PNG\r\n")
+    assert ("matplotlib.pyplot" in sys.modules) == others, "a picture needs no display"
+    reproduce(["a"], spark=SPARK, pictures=folder)
+    assert (folder / "a.png").read_bytes() == first
+
+
+def test_the_picture_of_the_percolation_shows_theory_and_ours(world: World, tmp_path: Path) -> None:
+    """One run a point has no interval, and so no whiskers."""
+    pytest.importorskip("matplotlib")
+    from bench.papers import picture
+
+    world.reliability = share_reached
+    lab = world.lab(quick=True, runs=1)
+    rows = flood_percolation.rows(lab)
+    labels: list[str] = []
+
+    def look(axes: Any) -> None:
+        flood_percolation.draw(axes, rows)
+        labels.extend(axes.get_legend_handles_labels()[1])
+
+    picture.save(tmp_path / "a.png", "title", "caption", look)
+    assert labels == ["site percolation", "ours, 99% interval"]
+    assert (tmp_path / "a.png").stat().st_size > 10_000
+
+
+def test_rows_are_kept_when_the_picture_fails(world: World, table: Callable[..., None], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    table(a=made(mean_reliability)._replace(draw=fail))
+    [entry] = reproduce(["a"], spark=SPARK, pictures=tmp_path / "pictures")
+    assert entry["rows"]
+    assert (entry["picture"], entry["error"]) == (None, "RuntimeError: it broke")
+
+
+def test_where_no_picture_can_be_drawn_nothing_runs(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="for the pictures cannot be made"):
+        reproduce(["flood.percolation"], spark=SPARK, pictures=tmp_path / "file")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(UsageError, match="pictures need matplotlib: pip install"):
+        reproduce(["flood.percolation"], spark=SPARK, pictures=tmp_path / "pictures")
+    assert world.runs == []
+
+
+# flood.percolation.
+
+
+@pytest.mark.parametrize(
+    ("crashed", "percent"), [(0.2, 99.967), (0.3, 99.731), (0.4, 98.718), (0.5, 95.249), (0.6, 84.199), (0.7, 47.376), (0.8, 0)]
+)
+def test_the_theory_is_site_percolation(crashed: float, percent: float) -> None:
+    assert 100 * flood_percolation.giant(crashed) == pytest.approx(percent, abs=0.001)
+
+
+def test_the_theory_solves_its_equation_of_the_fourth_degree() -> None:
+    """u = 1 is a root that means nothing; the others are those of p (u^3 + u^2 + u + 1) = 1."""
+    for crashed in flood_percolation.CRASHED:
+        u = (1 - flood_percolation.giant(crashed)) ** (1 / 5)
+        assert (1 - crashed) * (u**3 + u**2 + u + 1) == pytest.approx(1, rel=1e-9)
+
+
+def test_tolerances_allow_for_the_spread_and_the_bias_of_graphs_searched_without_a_simulator() -> None:
+    nodes, drawn = 1_000, 100
+    found = [searched(nodes, Random(number)) for number in range(drawn)]
+    for place, (crashed, spread) in enumerate(flood_percolation.SPREAD.items()):
+        inside = [shares[place] for shares in found if shares[place] > flood_percolation.INSIDE]
+        assert stdev(inside) * math.sqrt(nodes) == pytest.approx(spread, rel=0.35)
+        theory = flood_percolation.giant(crashed)
+        noise = flood_percolation.DEVIATIONS * spread / math.sqrt(nodes * len(inside))
+        assert abs(fmean(inside) - theory) <= noise + 25 * (1 - theory) / nodes
+
+
+def searched(nodes: int, rng: Random) -> list[float]:
+    """For each share of crashes in one graph: the share of the survivors that are around one of them."""
+    edges = graphs.draw("regular", nodes, flood_percolation.DEGREE, rng)
+    shares = []
+    for crashed in flood_percolation.CRASHED:
+        down = {*rng.sample(range(nodes), round(crashed * nodes))}
+        left = [(a, b) for a, b in edges if a not in down and b not in down]
+        publisher = rng.choice([node for node in range(nodes) if node not in down])
+        shares.append(len(graphs.distances(nodes, left, publisher)) / (nodes - len(down)))
+    return shares
+
+
+def share_reached(scenario: Scenario) -> float:
+    """What theory says, as reliability has it: without the publisher."""
+    [crash] = scenario.faults
+    assert isinstance(crash, MassCrash)
+    survivors = scenario.nodes - round(crash.share * scenario.nodes)
+    return (flood_percolation.giant(crash.share) * survivors - 1) / (survivors - 1)
+
+
+def test_runs_that_behave_as_the_theory_says_give_its_values(world: World) -> None:
+    world.reliability = share_reached
+    *reached, inside = flood_percolation.rows(world.lab(quick=True, runs=3))
+    assert [row.paper for row in reached] == pytest.approx([100 * flood_percolation.giant(c) for c in (0.2, 0.3, 0.4, 0.5, 0.6)])
+    assert [row.ours for row in reached] == pytest.approx([row.paper for row in reached], abs=1e-9)
+    assert [row.name for row in reached][:2] == ["survivors reached, 20% crashed (%)", "survivors reached, 30% crashed (%)"]
+    assert (inside.name, inside.ours) == ("publisher inside (% of runs)", 100.0)
+    assert all(row.ok for row in (*reached, inside))
+
+
+def test_a_flood_from_outside_counts_against_the_publishers_and_not_the_share(world: World) -> None:
+    """Every fifth run, at every share of crashes: 80 % inside, where theory says 96 %."""
+    places = iter(range(1_000_000))
+    world.reliability = lambda scenario: share_reached(scenario) if next(places) % 5 else 0.001
+    *reached, inside = flood_percolation.rows(world.lab(quick=True, runs=40))
+    assert all(row.ok for row in reached)
+    assert (inside.ours, inside.ok) == (80.0, False)
+
+
+def test_a_flood_that_loses_a_little_is_noticed(world: World) -> None:
+    """Of a hundred nodes two that should have been reached, at full size: every row sees it."""
+    world.reliability = lambda scenario: 0.98 * share_reached(scenario)
+    *reached, _ = flood_percolation.rows(world.lab(runs=40))
+    assert not any(row.ok for row in reached)
+
+
+def test_the_scenarios_crash_at_the_publish_and_nobody_notices(world: World) -> None:
+    world.reliability = share_reached
+    flood_percolation.rows(world.lab(quick=True, runs=2))
+    assert len(world.runs) == 10
+    for scenario in world.runs:
+        [crash] = scenario.faults
+        assert crash.at == scenario.warmup
+        assert scenario.network.detection > scenario.warmup + scenario.window
+        assert (scenario.workload.messages, scenario.overlay["degree"], scenario.nodes) == (1, 5, 2_000)
+
+
+def test_a_run_without_reliability_is_an_error_that_names_it(world: World) -> None:
+    world.reliability = lambda scenario: None
+    with pytest.raises(WeftError, match="reliability could not be measured; replay: weft sim --set stack=static/flood"):
+        flood_percolation.rows(world.lab(quick=True, runs=1))
+
+
+# All of it.
+
+
+@pytest.mark.slow
+def test_the_command_reproduces_the_percolation_of_a_flood(tmp_path: Path) -> None:
+    words = ["reproduce", "flood.percolation", "--quick", "--json", "--quiet", "--pictures", str(tmp_path)]
+    done = subprocess.run([sys.executable, "-m", "bench", *words], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    entry = json.loads(done.stdout.splitlines()[-1])
+    assert (entry["id"], entry["quick"], entry["seed"], entry["runs"]) == ("flood.percolation", True, 1, 8)
+    assert "error" not in entry
+    assert [row["ok"] for row in entry["rows"]] == [True] * 6
+    assert all(row["low"] <= row["ours"] <= row["high"] for row in entry["rows"])
+    assert Path(entry["picture"]).read_bytes().startswith(b"\x89PNG")
