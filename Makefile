@@ -20,7 +20,7 @@ help:
 	@echo 'make setup       .venv with all extras and the tools for development; leaves .venv/bin/weft'
 	@echo 'make test        ruff, mypy and all tests but the slow ones'
 	@echo 'make slow-short  the slow tests, some minutes'
-	@echo 'make demo        simulates, and shows the figures'
+	@echo 'make demo        simulates, analyses on Spark, and writes weft-demo.html'
 	@echo 'make bench       events per second and memory of the simulator'
 	@echo 'make clean       removes .venv, caches and builds'
 	@echo 'PYTHON=...       the Python to make .venv with, 3.11 or newer'

@@ -236,6 +236,11 @@ def _add_bench(commands: Commands) -> None:
     micro = _add(kinds, "micro", "speed and memory of the simulator", bench_micro)
     micro.add_argument("--quick", action="store_true", help="smaller and fewer rounds, to see that it works")
     micro.add_argument("--case", action="append", metavar="NAME", help="only this case; may be given again")
+    spark = _add(kinds, "spark", "CPU and memory of the analysis on generated traces, beside DuckDB", bench_spark)
+    spark.add_argument("--events", action="append", metavar="N", help="rows of the trace; may be given again; default: 10000000")
+    spark.add_argument("--repetitions", type=int, default=3, metavar="N", help="after a first one that is not counted; default: 3")
+    spark.add_argument("--folder", type=Path, metavar="DIR", help="keep the traces there, and use those that are there")
+    spark.add_argument("--memory", metavar="SIZE", help="Java's heap, such as 2g; default: a quarter of the machine, 4g at most")
 
 
 COMMANDS: tuple[Callable[[Commands], None], ...] = (_add_sim, _add_analyze, _add_demo, _add_reproduce, _add_bench)
@@ -340,6 +345,29 @@ def bench_micro(args: argparse.Namespace) -> None:
         print_json(result)
     else:
         print_rows([{"case": name, **figures} for name, figures in result["cases"].items()])
+
+
+def bench_spark(args: argparse.Namespace) -> None:
+    from bench.spark.session import require
+
+    require()
+    from bench.spark.speed import bench_spark as measured
+    from bench.spark.speed import rows
+
+    events = [_events(text) for text in args.events or ["10000000"]]
+    with progress(args.quiet) as tell:
+        result = measured(events, repetitions=args.repetitions, memory=args.memory, folder=args.folder, progress=tell)
+    if args.json:
+        print_json(result)
+    else:
+        print_rows(rows(result))
+
+
+def _events(text: str) -> int:
+    try:
+        return int(float(text.replace("_", "")))  # 1e7 is how people write it
+    except (ValueError, OverflowError):
+        raise UsageError(f"--events {text}: a number, such as 10000000 or 1e7") from None
 
 
 def scenario_of(args: argparse.Namespace) -> Scenario:

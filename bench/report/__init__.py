@@ -48,7 +48,7 @@ def check(path: Path) -> None:
     """Raises where `write` could not write later: before minutes of work, not after them."""
     if path.is_dir():
         raise UsageError(f"the report {path} is a folder; name a file in it")
-    if not os.access(path.parent, os.W_OK):
+    if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
         raise UsageError(f"cannot write the report {path}: name a file in a folder that is there and that you can write to")
 
 

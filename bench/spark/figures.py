@@ -64,7 +64,7 @@ def _entry(run: Run, found: Mapping[str, Any]) -> dict[str, Any]:
         counted[f"{name}_per_delivery"] = above / counted["deliveries"] if counted["deliveries"] else None
     lacking = {name: empty.get(name) for name, kinds in NEEDS.items() if not run.wrote(*kinds)}
     return {
-        **{"run": run.number, "name": run.name, "path": str(run.path) if run.path is not None else None},
+        **{"run": run.number, "name": run.name, "trace": str(run.path) if run.path is not None else None},
         **{name: run.manifest.get(name) for name in ("status", "command", "rows", "stack")},
         **{"nodes": scenario.get("nodes"), "seed": run.manifest.get("seed")},
         **{name: lacking[name] if name in lacking else counted.get(name) for name in NEEDS},

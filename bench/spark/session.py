@@ -22,7 +22,9 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from peer.errors import UsageError, WeftError
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
 INSTALL = "the analysis needs Spark: pip install 'weft[spark]'"
 OLDEST_JAVA, NEWEST_JAVA = 17, 25  # what Spark 4.3 is tested on
 VECTOR = "jdk.incubator.vector"
-FORMS = re.compile(r"(local(\[.+\])?|(spark|k8s|sc|yarn|mesos)(://.+)?)$")
+FORMS = re.compile(r"(local(\[[\d*, ]+\])?|yarn|(spark|k8s|sc)://.+)$")
+MEMORY = re.compile(r"(\d+)([mg])$", re.IGNORECASE)
+LEAST_MEMORY = 512  # megabytes; with less Spark does not start
 GIGABYTE = 1 << 30
 
 SHIM = """#!/bin/sh
@@ -41,7 +45,7 @@ for word do
   shift
   [ "$word" = --add-modules={vector} ] || set -- "$@" "$word"
 done
-exec '{java}' "$@" 2>>'{log}'
+exec {java} "$@" 2>>{log}
 """
 
 SETTINGS = {
@@ -57,6 +61,8 @@ SETTINGS = {
     "spark.sql.maxPlanStringLength": "4096",
 }
 
+QUICKLY = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"  # with less room for it, code is thrown away again
+
 LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -69,19 +75,27 @@ def spark_session(master: str | None = None, *, memory: str | None = None, short
 
     `short` is for small traces, where most of the time goes to compiling: Java then compiles quickly instead of well.
     """
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise UsageError(INSTALL) from error
+    require()
+    from pyspark.sql import SparkSession
+
     master = master or os.environ.get("SPARK_REMOTE") or os.environ.get("MASTER") or "local[*]"
     if not FORMS.match(master):
         raise UsageError(f"--master {master!r}: allowed are local[*], local[N], spark://HOST:PORT, k8s://URL, sc://HOST:PORT")
+    if memory is not None and not _enough(memory):
+        raise UsageError(f"--memory {memory!r}: such as 2g or 800m, and {LEAST_MEMORY}m at least")
     if master.startswith("sc://"):
         with _connected(SparkSession.builder, master) as spark:
             yield spark
     else:
         with _embedded(SparkSession.builder, master, _settings(master, memory, short)) as spark:
             yield spark
+
+
+def require() -> None:
+    """Raises a UsageError where Spark is not installed."""
+    missing = [name for name in ("pyspark", "pyarrow", "numpy") if find_spec(name) is None]
+    if missing:
+        raise UsageError(INSTALL)
 
 
 @contextmanager
@@ -125,8 +139,13 @@ def _settings(master: str, memory: str | None, short: bool) -> dict[str, str]:
     settings = {name: value.format(cores=cores) for name, value in SETTINGS.items()}
     settings["spark.driver.memory"] = memory or _heap()
     if short:
-        settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1"
+        settings["spark.driver.extraJavaOptions"] = QUICKLY
     return settings | (LOCAL_SETTINGS if master.startswith("local") else {})
+
+
+def _enough(memory: str) -> bool:
+    size = MEMORY.match(memory)
+    return size is not None and int(size[1]) * (1024 if size[2] in "gG" else 1) >= LEAST_MEMORY
 
 
 def _heap() -> str:
@@ -194,7 +213,7 @@ def _shim(home: Path, java: Path) -> Path:
     log = home / "spark.log"
     program = home / "bin" / "java"
     program.parent.mkdir()
-    program.write_text(SHIM.format(vector=VECTOR, java=java, log=log))
+    program.write_text(SHIM.format(vector=VECTOR, java=quote(str(java)), log=quote(str(log))))
     program.chmod(0o755)
     return log
 

@@ -29,6 +29,7 @@ from peer.trace import SCHEMA
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+PLACE = "^[a-z]+:/*(.*)/"  # the folder of a file: Spark writes one slash after the scheme, or three
 FEW = 4  # folders that are worth a scan of their own
 WINDOW_S = 10.0  # of a trace that names none: the default of a scenario
 
@@ -253,12 +254,13 @@ def _read(spark: SparkSession, folders: Sequence[Path], pattern: str, ddl: str) 
 
 def _numbered(frame: DataFrame, parts: Sequence[DataFrame]) -> DataFrame:
     """Add `run`, by the folder that a row's file lies in; `parts` are the same scans one by one, asked for their files."""
-    places = [(file.rpartition("/")[0], number) for number, part in enumerate(parts) for file in part.inputFiles()[:1]]
+    firsts = [(number, file) for number, part in enumerate(parts) for file in part.inputFiles()[:1]]
+    places = [(found[1], number) for number, file in firsts if (found := re.match(PLACE, file))]
     if not places:
         return frame.select(F.lit(0).cast("int").alias("run"), "*")
     inline = F.array(*(F.struct(F.lit(place).alias("place"), F.lit(number).alias("run")) for place, number in places))
     runs = frame.sparkSession.range(1).select(F.inline(inline))
-    located = frame.withColumn("place", F.regexp_extract("_metadata.file_path", "^(.*)/", 1))
+    located = frame.withColumn("place", F.regexp_extract("_metadata.file_path", PLACE, 1))
     lost = F.raise_error(F.concat(F.lit("of which run is "), "place")).cast("int")
     return located.join(F.broadcast(runs), "place", "left").select(F.coalesce("run", lost).alias("run"), *frame.columns)
 
