@@ -238,7 +238,7 @@ def _add_bench(commands: Commands) -> None:
     micro.add_argument("--case", action="append", metavar="NAME", help="only this case; may be given again")
     spark = _add(kinds, "spark", "CPU and memory of the analysis on generated traces, beside DuckDB", bench_spark)
     spark.add_argument("--events", action="append", metavar="N", help="rows of the trace; may be given again; default: 10000000")
-    spark.add_argument("--repetitions", type=int, default=3, metavar="N", help="after a first one that is not counted; default: 3")
+    spark.add_argument("--repetitions", type=int, default=3, metavar="N", help="after a first that is not counted; default: 3")
     spark.add_argument("--folder", type=Path, metavar="DIR", help="keep the traces there, and use those that are there")
     spark.add_argument("--memory", metavar="SIZE", help="Java's heap, such as 2g; default: a quarter of the machine, 4g at most")
 

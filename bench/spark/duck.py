@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.spark.traces import Run
-from peer.errors import UsageError
+from peer.errors import UsageError, WeftError
 from peer.machine import SECOND
 
 if TYPE_CHECKING:
@@ -208,23 +208,27 @@ FIFO = f"""
 CREATE TEMP TABLE fifo AS
   WITH {DELIVERIES},
   positions AS (
-    SELECT run, msg, dense_rank() OVER (ORDER BY run, topic, source, epoch) AS stream, row_number() OVER stream AS position,
-      lag(t) OVER stream AS published_before, lag(publisher) OVER stream AS publisher_before
+    SELECT run, msg, dense_rank() OVER (ORDER BY run, topic, source, epoch) AS stream, row_number() OVER in_order AS position,
+      lag(t) OVER in_order AS published_before, lag(publisher) OVER in_order AS publisher_before,
+      count(*) OVER (PARTITION BY run, topic, source, epoch) > 1 AS has_order
     FROM publishes WHERE sequence IS NOT NULL
-    WINDOW stream AS (PARTITION BY run, topic, source, epoch ORDER BY sequence, msg)
+    WINDOW in_order AS (PARTITION BY run, topic, source, epoch ORDER BY sequence, msg)
   ), seen AS (
     SELECT run, node, topic, moment, published_before, publisher_before,
       min(moment) OVER (upwards ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) < moment AS overtaken,
       coalesce(lag(position) OVER upwards = position - 1 AND lag(moment) OVER upwards <= moment, false) AS whole
-    FROM deliveries JOIN positions USING (run, msg) WINDOW upwards AS (PARTITION BY stream, node ORDER BY position)
+    FROM deliveries JOIN positions USING (run, msg) WHERE has_order
+    WINDOW upwards AS (PARTITION BY stream, node ORDER BY position)
   ), judged AS (
     SELECT seen.run, overtaken, whole, stays.node IS NOT NULL AND seen.node <> publisher_before AS checked
     FROM seen LEFT JOIN stays ON stays.run = seen.run AND stays.topic = seen.topic AND stays.node = seen.node
-      AND since <= least(published_before, moment) AND until > greatest(published_before, moment) AND published_before IS NOT NULL
-  )
-  SELECT run, count(*) AS fifo_checked, count(*) FILTER (overtaken) AS fifo_violated,
-    count(*) FILTER (checked) AS gapless_checked, count(*) FILTER (checked AND NOT whole) AS gapless_violated
-  FROM judged GROUP BY run;
+      AND since <= least(published_before, moment) AND until > greatest(published_before, moment)
+  ), verdicts AS (
+    SELECT run, count(*) FILTER (overtaken) AS fifo_violated, count(*) FILTER (checked) AS gapless_checked,
+      count(*) FILTER (checked AND NOT whole) AS gapless_violated
+    FROM judged GROUP BY run
+  ), counts AS (SELECT run, count(*) AS fifo_checked FROM deliveries JOIN positions USING (run, msg) GROUP BY run)
+  SELECT run, fifo_checked, coalesce(COLUMNS(verdicts.* EXCLUDE (run)), 0) FROM counts LEFT JOIN verdicts USING (run);
 """
 
 CAUSAL = f"""
@@ -338,6 +342,18 @@ def connect(runs: Sequence[Run]) -> DuckDBPyConnection:
     for statement in _small("faults", "instant", [(run.number, at) for run in runs for at in _faults(run)]):
         connection.execute(statement)
     return connection
+
+
+def measure(connection: DuckDBPyConnection) -> Iterator[str]:
+    """Goes through the steps, and tells the name of each when it is over."""
+    import duckdb
+
+    for step, sql in STEPS.items():
+        try:
+            connection.execute(sql)
+        except duckdb.Error as error:
+            raise WeftError(f"DuckDB failed at the step {step}: {str(error).partition(chr(10))[0]}") from error
+        yield step
 
 
 def answer(connection: DuckDBPyConnection) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The facts of some traces, each computed once and kept: what all figures and tables are taken from.
 
 The loud kinds (send, receive, duplicate, deliver, drop) are most rows of a trace and are read three times, for `pairs`,
-`load` and the copies of a message. All other rows are kept as they are. What is small is cut off from how it was made
+`load` and the copies of a message. All other rows are kept. What is small is cut off from how it was made
 (a local checkpoint), because Spark plans a query over the whole of its past, and on a small trace planning is the cost.
 Distributions of everything, by run and by topic, hop and time, are one query, and so are the means.
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LOUD = (SEND, RECEIVE, DUPLICATE, DELIVER, DROP)
+QUIET = ("run", "t", "node", "kind", "topic", "msg", "peer", "copies", "dependencies")
 BROADCAST = 1_000_000  # rows of a table that each task may hold: some 50 MB
 
 # What a group is of, as a number, since a word in each value would cost more than the value. `key` is the topic, the hop
@@ -59,7 +60,7 @@ class Groups(NamedTuple):
 @contextmanager
 def gathered(traces: Traces) -> Iterator[Facts]:
     """The two large frames are given back at the end; Spark forgets the small ones when nobody holds them."""
-    quiet = traces.rows.where(~F.col("kind").isin(*LOUD)).persist()
+    quiet = quiet_rows(traces.rows).persist()
     topics = facts.topics(quiet).localCheckpoint()
     publishes = facts.publishes(quiet, traces.messages, traces.runs, topics).localCheckpoint()
     stays = facts.stays(quiet, topics).localCheckpoint()
@@ -72,6 +73,11 @@ def gathered(traces: Traces) -> Iterator[Facts]:
     finally:
         pairs.unpersist()
         quiet.unpersist()
+
+
+def quiet_rows(rows: DataFrame) -> DataFrame:
+    """All that are not loud, with the columns that anything asks of them."""
+    return rows.select(*QUIET).where(~F.col("kind").isin(*LOUD))
 
 
 def figure_groups(known: Facts) -> Groups:

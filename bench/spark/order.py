@@ -29,6 +29,8 @@ def fifo_and_gapless(pairs: DataFrame, publishes: DataFrame, stays: DataFrame) -
     a delivery when the message before it in the stream was not delivered at that time or earlier.
     """
     placed = _deliveries(pairs).join(_positions(publishes), ["run", "msg"])
+    counted = placed.groupBy("run").agg(F.count("*").alias("fifo_checked"))
+    placed = placed.where(F.col("length") > 1)  # a stream of one message has no order, and there may be many such
     back = Window.partitionBy("run", "node", "stream").orderBy(F.col("position").desc())
     seen = placed.select(
         *("run", "node", "topic", "position", "at", "published_before", "publisher_before"),
@@ -39,12 +41,12 @@ def fifo_and_gapless(pairs: DataFrame, publishes: DataFrame, stays: DataFrame) -
     judged = joined_from(seen, stays, F.col("published_before"), F.col("at"), "joined")
     checked = F.col("joined") & (F.col("node") != F.col("publisher_before"))
     whole = (F.col("position_before") == F.col("position") - 1) & (F.col("at_before") <= F.col("at"))
-    return judged.groupBy("run").agg(
-        F.count("*").alias("fifo_checked"),
+    found = judged.groupBy("run").agg(
         F.count_if(F.col("first_later") < F.col("at")).alias("fifo_violated"),
         F.count_if(checked).alias("gapless_checked"),
         F.count_if(checked & ~F.coalesce(whole, F.lit(False))).alias("gapless_violated"),
     )
+    return counted.join(found, "run", "left").fillna(0)
 
 
 def causal(pairs: DataFrame, publishes: DataFrame, stays: DataFrame) -> DataFrame:
@@ -68,12 +70,13 @@ def _deliveries(pairs: DataFrame) -> DataFrame:
 
 
 def _positions(publishes: DataFrame) -> DataFrame:
-    """run, msg, stream, position, and of the message before it in the stream when and by whom it was published."""
+    """run, msg, stream, its length, position, and of the message before it when and by whom it was published."""
     of_stream = Window.partitionBy("run", "topic", "source", "epoch")
     in_order = of_stream.orderBy("sequence", "msg")
     return publishes.where(F.col("sequence").isNotNull()).select(
         *("run", "msg"),
         F.min("msg").over(of_stream).alias("stream"),
+        F.count("*").over(of_stream).alias("length"),
         F.row_number().over(in_order).alias("position"),
         F.lag("t").over(in_order).alias("published_before"),
         F.lag("publisher").over(in_order).alias("publisher_before"),

@@ -58,6 +58,7 @@ SETTINGS = {
     "spark.sql.join.preferSortMergeJoin": "false",  # sorting both sides of the causal join costs twice as much
     "spark.sql.autoBroadcastJoinThreshold": "32m",
     "spark.sql.parquet.filterPushdown": "false",  # parts are in order of time: no page can be skipped by its statistics
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",  # what is kept is read some times and then forgotten
     "spark.sql.maxPlanStringLength": "4096",
 }
 

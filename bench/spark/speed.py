@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyspark import SparkContext
 from pyspark.sql import functions as F
 
-from bench.spark import duck, facts, gather, load, order, tables
+from bench.spark import analysis, duck, facts, gather, load, order, tables
 from bench.spark.figures import run_figures
-from bench.spark.gather import BY, DELIVERY, HELD_BACK, LOAD, LOUD, RECEPTION, Facts, Groups
+from bench.spark.gather import BY, DELIVERY, HELD_BACK, LOAD, RECEPTION, Facts, Groups
 from bench.spark.generate import Generator
 from bench.spark.session import spark_session
 from bench.spark.spread import histogram, spread
@@ -157,8 +157,9 @@ def _turn(spark: SparkSession, java: str, trace: Path, tell: Progress) -> tuple[
     theirs: Answer = {}
     traces = _struck(load_traces(spark, [trace]))
     tell(0.0, "Spark")
-    spark_spent = _timed(_spark_steps(traces, ours), lambda: _cpu_s(java) + time.process_time())
-    spark.catalog.clearCache()
+    with analysis._told():
+        spark_spent = _timed(_spark_steps(traces, ours), lambda: _cpu_s(java) + time.process_time())
+        spark.catalog.clearCache()
     tell(0.8, "DuckDB")
     with duck.connect(traces.about) as connection:
         duck_spent = _timed(_duck_steps(connection, theirs), time.process_time)
@@ -184,7 +185,7 @@ def _timed(steps: Iterator[str], clock: Callable[[], float]) -> Spent:
 
 def _spark_steps(traces: Traces, answer: Answer) -> Iterator[str]:
     """What `gathered`, `groups` and `analyze` do, in their order, but that each step is over when its name is told."""
-    quiet = traces.rows.where(~F.col("kind").isin(*LOUD)).persist()
+    quiet = gather.quiet_rows(traces.rows).persist()
     topics = facts.topics(quiet).localCheckpoint()
     yield "quiet"
     publishes = facts.publishes(quiet, traces.messages, traces.runs, topics).localCheckpoint()
@@ -226,9 +227,7 @@ def _spark_measures(known: Facts, answer: Answer) -> Iterator[str]:
 
 
 def _duck_steps(connection: DuckDBPyConnection, answer: Answer) -> Iterator[str]:
-    for step, sql in duck.STEPS.items():
-        connection.execute(sql)
-        yield step
+    yield from duck.measure(connection)
     answer |= duck.answer(connection)
     yield "tables"
 

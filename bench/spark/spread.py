@@ -27,13 +27,12 @@ BINS = 40
 def spread(values: DataFrame, by: Sequence[str]) -> DataFrame:
     """by, count, mean, p50, p90, p99, max of the column `value`, whole numbers; nulls are left out."""
     values = values.where(F.col("value").isNotNull()).select(*by, "value", F.shiftright("value", BUCKET).alias("bucket"))
-    coarse = values.groupBy(*by, "bucket").agg(
-        F.count("*").alias("n"), F.sum("value").alias("sum"), F.max("value").alias("max")
-    )
+    sums = (F.count("*").alias("n"), F.sum("value").alias("sum"), F.max("value").alias("max"))
+    coarse = values.groupBy(*by, "bucket").agg(*sums).localCheckpoint()  # else a pass for each of its three uses
     totals = coarse.groupBy(*by).agg(
         F.sum("n").alias("count"), (F.sum("sum") / F.sum("n")).alias("mean"), F.max("max").alias("max")
     )
-    ranks = _ranks(coarse, by)
+    ranks = _ranks(coarse, by).localCheckpoint()
     fine = values.join(F.broadcast(ranks.select(*by, "bucket").distinct()), [*by, "bucket"])
     exact = _exact(fine.groupBy(*by, "bucket", "value").agg(F.count("*").alias("n")), ranks, by)
     names = [f"p{share}" for share in PERCENTILES]

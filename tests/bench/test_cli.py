@@ -155,7 +155,7 @@ def test_an_unknown_command_lists_the_known_ones(weft: Weft) -> None:
     status, _, err = weft("simulate")
     assert status == 2
     assert err.count("\n") == 1
-    assert "'sim', 'demo', 'bench'" in err
+    assert "'sim', 'analyze', 'demo', 'reproduce', 'bench'" in err
 
 
 def test_the_version_is_one_line(weft: Weft) -> None:
@@ -164,7 +164,7 @@ def test_the_version_is_one_line(weft: Weft) -> None:
     assert out.startswith("weft ")
 
 
-@pytest.mark.parametrize("words", [["sim"], ["demo"], ["bench", "micro"]])
+@pytest.mark.parametrize("words", [["sim"], ["analyze"], ["demo"], ["reproduce"], ["bench", "micro"], ["bench", "spark"]])
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     with pytest.raises(SystemExit) as left:
         cli.main([*words, "--help"])
@@ -273,11 +273,33 @@ def test_a_failed_run_is_one_line(
 
 def test_demo_prints_its_rows(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"stack": "static/flood", "loss": 0.1, "nodes": 1000}, {"stack": "other", "reliability": None}]
-    _instead(monkeypatch, "bench.demo", demo=lambda progress: rows)
-    assert json.loads(weft("demo", "--json")[1]) == {"rows": rows}
-    _, out, _ = weft("demo")
+    result = {"rows": rows, "warnings": ["a clock jumps"], "report": "/there/weft-demo.html"}
+    _instead(monkeypatch, "bench.demo", demo=lambda args, progress: result)
+    assert json.loads(weft("demo", "--json")[1]) == result
+    _, out, err = weft("demo")
     assert "1,000" in out
     assert "reliability" in out
+    assert out.splitlines()[-1].endswith("/there/weft-demo.html"), "the report's path is printed last"
+    assert err == "weft: warning: a clock jumps\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["reproduce"], "name a figure, or --all"),
+        (["reproduce", "flod.percolation"], "did you mean"),
+        (["bench", "spark", "--events", "many"], "such as 10000000"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_before_spark_starts(weft: Weft, words: list[str], told: str) -> None:
+    status, out, err = weft(*words)
+    assert (status, out) == (2, "")
+    assert told in err and err.count("\n") == 1
+
+
+def test_reproduce_lists_its_figures(weft: Weft) -> None:
+    assert "flood.percolation" in weft("reproduce", "--list")[1]
+    assert json.loads(weft("reproduce", "--list", "--json")[1])["figures"][0]["id"] == "flood.percolation"
 
 
 def test_bench_micro_passes_its_flags_and_prints_a_row_a_case(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 
 from bench.run import run
 from bench.scenario import Churn, Network, Scenario, Workload
-from bench.spark import analysis, duck, speed
+from bench.spark import analysis, duck, generate, speed
 from bench.spark.generate import Generator
-from bench.spark.traces import MESSAGES, ROWS, Run, look_over
+from bench.spark.traces import MESSAGES, ROWS, Run, Traces, look_over
 from peer.errors import UsageError, WeftError
 from peer.faults import Loss, MassCrash
 from peer.machine import SECOND
@@ -27,12 +27,12 @@ from tests.bench.spark.random_traces import ARROW, Case, drawn
 from tests.bench.spark.test_agreement import KEYS, backwards, disagreements, of_oracle
 
 SEEDS, RUNS = 1_000, 200
+SMALL = 16  # messages a part
 
 
 def duck_answer(runs: Sequence[Run]) -> dict[str, Any]:
     with duck.connect(runs) as connection:
-        for sql in duck.STEPS.values():
-            connection.execute(sql)
+        assert list(duck.measure(connection)) == list(duck.STEPS)
         return duck.answer(connection)
 
 
@@ -79,7 +79,9 @@ def test_duckdb_agrees_with_spark_on_generated_and_simulated_runs(spark: SparkSe
 def traces(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Some 60,000 generated events, and a run in which nodes come and go, crash and lose messages, on several topics."""
     folder = tmp_path_factory.mktemp("traces")
-    Generator(3).write(folder / "generated", 60_000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(generate, "MESSAGES_A_PART", SMALL)
+        Generator(3).write(folder / "generated", 60_000)
     run(scenario(), trace=folder / "simulated", counters=False)
     return [folder / "generated", folder / "simulated"]
 
@@ -97,7 +99,7 @@ def scenario() -> Scenario:
 
 def test_a_difference_is_found_and_told(traces: list[Path]) -> None:
     answer = duck_answer([look_over(0, "generated", traces[0])])
-    for place, word in ((("runs", 0, "latency_ms", "p99"), "latency_ms"), (("tables", "load", "rows", 3, 4), "load")):
+    for place, word in ((("runs", 0, "latency_ms", "p99"), "latency_ms"), (("tables", "queues", "rows", 0, 3), "queues")):
         other = copy.deepcopy(answer)
         *path, last = place
         inner: Any = other
@@ -110,40 +112,85 @@ def test_a_difference_is_found_and_told(traces: list[Path]) -> None:
 
 
 @pytest.fixture
-def own_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process has one session at a time, and here it is that of all tests."""
+def bench(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small traces, and one session, since a process has one at a time, and here it is that of all tests."""
+    monkeypatch.setattr(generate, "MESSAGES_A_PART", SMALL)
     monkeypatch.setattr(speed, "spark_session", lambda *_, **__: nullcontext(spark))
 
 
-@pytest.mark.usefixtures("own_session")
+@pytest.fixture
+def no_spark(bench: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "_spark_steps", steps_by_duckdb)
+
+
+def steps_by_duckdb(traces: Traces, answer: dict[str, Any]) -> Iterator[str]:
+    """In the place of Spark, which takes longer to plan than to compute."""
+    yield from (*duck.STEPS, "tables")
+    answer |= duck_answer(traces.about)
+
+
+@pytest.mark.usefixtures("bench")
+@pytest.mark.slow
+def test_the_benchmark_goes_through_the_steps_of_the_analysis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By Spark in the first repetition."""
+    spark_steps = speed._spark_steps
+    answers: list[dict[str, Any]] = []
+
+    def steps(traces: Traces, answer: dict[str, Any]) -> Iterator[str]:
+        yield from steps_by_duckdb(traces, answer) if answers else spark_steps(traces, answer)
+        answers.append(answer)
+
+    monkeypatch.setattr(speed, "_spark_steps", steps)
+    (size,) = speed.bench_spark([30_000], repetitions=1)["sizes"]
+    assert list(size["steps"]) == [*duck.STEPS, "tables"]
+    assert all(spent["spark_first_s"] > 0 < spent["duckdb_s"] for spent in size["steps"].values())
+    assert len(answers[0]["tables"]["recovery"]["rows"]) == len(speed.FAULTS), "there is something to find"
+
+
+@pytest.mark.usefixtures("no_spark")
 def test_the_benchmark_tells_each_step_of_each_size(tmp_path: Path) -> None:
     told: list[tuple[float, str]] = []
-    result = speed.bench_spark([2_000, 30_000], repetitions=1, folder=tmp_path / "kept", progress=lambda *one: told.append(one))
+    result = speed.bench_spark([60_000, 2_000], repetitions=1, folder=tmp_path / "kept", progress=lambda *one: told.append(one))
     json.dumps(result)
-    small, large = result["sizes"]
-    steps = [*duck.STEPS, "tables"]
-    assert list(small["steps"]) == list(large["steps"]) == steps
-    for size, events in ((small, 2_000), (large, 30_000)):
-        assert size["rows"] >= events
+    large, small = result["sizes"]
+    assert large["rows"] >= 60_000 > small["rows"] >= 2_000 and large["mb"] > small["mb"] > 0
+    for size in (large, small):
         for name in ("spark_first_s", "spark_s", "duckdb_s"):
-            assert size["total"][name] == pytest.approx(sum(spent[name] for spent in size["steps"].values()))
             assert size["per_million"][name] == pytest.approx(size["total"][name] * 1e6 / size["rows"])
-        assert size["total"]["ratio"] == size["total"]["spark_s"] / size["total"]["duckdb_s"] > 0
-        assert size["mb"] > 0 < size["spark_peak_mb"] and size["duckdb_peak_mb"] > 10
+        assert size["total"]["ratio"] == size["per_million"]["ratio"] == size["total"]["spark_s"] / size["total"]["duckdb_s"]
+        assert size["spark_peak_mb"] > 100 and size["duckdb_peak_mb"] > 10
     assert result["linearity"] == large["per_million"]["spark_s"] / small["per_million"]["spark_s"]
-    assert [row["step"].replace(" ", "_") for row in speed.rows(result)] == [*steps, "total", "total_a_million"] * 2
-    assert {path.name for path in (tmp_path / "kept").iterdir()} == {"events-2000", "events-30000"}
+    lines = [(row["events"], row["step"].replace(" ", "_")) for row in speed.rows(result)]
+    steps = [*duck.STEPS, "tables", "total", "total_a_million"]
+    assert lines == [(size["rows"], step) for size in (large, small) for step in steps]
+    assert {path.name for path in (tmp_path / "kept").iterdir()} == {"events-2000", "events-60000"}
     shares = [share for share, _ in told]
     assert shares == sorted(shares) and shares[0] >= 0 and shares[-1] <= 1
 
 
-@pytest.mark.usefixtures("own_session")
-def test_a_kept_trace_is_found_again_and_a_wrong_figure_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Generator().write(tmp_path / "events-1000", 1_000)
+def test_medians_leave_out_the_first_turn() -> None:
+    turns = [({"a": spark}, {"a": duckdb}) for spark, duckdb in ((90.0, 50.0), (4.0, 2.0), (6.0, 9.0), (5.0, 1.0))]
+    assert speed._medians(turns) == {"a": {"spark_first_s": 90.0, "spark_s": 5.0, "duckdb_s": 2.0, "ratio": 2.5}}
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_a_kept_trace_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Generator(7).write(tmp_path / "events-1000", 1_000)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     monkeypatch.setattr(speed, "Generator", None)
-    monkeypatch.setitem(duck.STEPS, "load", duck.LOAD.replace("'duplicate'", "'drop'"))
-    with pytest.raises(WeftError, match=r"disagree on .*events-1000.*the table load"):
-        speed.bench_spark([1_000], repetitions=1, folder=tmp_path)
+    assert speed.bench_spark([1_000], repetitions=1, folder=tmp_path)["linearity"] is None
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+@pytest.mark.usefixtures("bench")
+def test_engines_that_disagree_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def steps(traces: Traces, answer: dict[str, Any]) -> Iterator[str]:
+        yield from steps_by_duckdb(traces, answer)
+        answer["runs"][0]["deliveries"] += 1
+
+    monkeypatch.setattr(speed, "_spark_steps", steps)
+    with pytest.raises(WeftError, match=r"disagree on .*events-1000.*: deliveries"):
+        speed.bench_spark([1_000], repetitions=1)
 
 
 @pytest.mark.parametrize(("events", "repetitions"), [([], 3), ([0], 3), ([1_000, -1], 3), ([1_000], 0)])
