@@ -59,6 +59,7 @@ SETTINGS = {
     "spark.sql.autoBroadcastJoinThreshold": "32m",
     "spark.sql.parquet.filterPushdown": "false",  # parts are in order of time: no page can be skipped by its statistics
     "spark.sql.inMemoryColumnarStorage.compressed": "false",  # what is kept is read some times and then forgotten
+    "spark.sql.codegen.cache.maxEntries": "2000",  # an analysis has more stages than the 100 that are kept by default
     "spark.sql.maxPlanStringLength": "4096",
 }
 
