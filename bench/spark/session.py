@@ -55,6 +55,8 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "{cores}",
     "spark.sql.files.openCostInBytes": "262144",  # parts are small: 4 MB, the default, would make a task of 32 files
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+    "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "32",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",  # a hash map of a join must fit, and cannot spill
     "spark.sql.join.preferSortMergeJoin": "false",  # sorting both sides of the causal join costs twice as much
     "spark.sql.autoBroadcastJoinThreshold": "32m",
     "spark.sql.parquet.filterPushdown": "false",  # parts are in order of time: no page can be skipped by its statistics

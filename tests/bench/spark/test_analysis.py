@@ -220,9 +220,9 @@ def test_the_demo_needs_no_counters(weft: Callable[..., Any], monkeypatch: pytes
 
 @pytest.mark.slow
 def test_a_trace_larger_than_the_heap_is_analysed(tmp_path: Path) -> None:
-    """Eight million rows of twelve columns are more than half a gigabyte before Spark adds anything of its own."""
-    rows = Generator(seed=3).write(tmp_path / "large", 8_000_000)
-    words = ["analyze", str(tmp_path / "large"), "--json", "--no-graph", "--memory", "512m"]
+    """Ten million rows of some ninety bytes, where Spark may use less than half of the gigabyte."""
+    rows = Generator(seed=3).write(tmp_path / "large", 10_000_000)
+    words = ["analyze", str(tmp_path / "large"), "--json", "--no-graph", "--memory", "1g"]
     done = subprocess.run([sys.executable, "-m", "bench", *words], capture_output=True, text=True, check=False, env=os.environ)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

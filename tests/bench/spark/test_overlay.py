@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import zip_longest
 from typing import Any, NamedTuple
+from unittest.mock import Mock
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -488,21 +489,15 @@ def by_run(frame: DataFrame, *columns: str) -> dict[int, tuple[Any, ...]]:
 
 
 def test_labels_find_the_sets_without_any_source_in_few_rounds(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
-    rounds = []
-    relabelled = overlay._relabelled
-
-    def counted(*frames: Any) -> Any:
-        rounds.append(1)
-        return relabelled(*frames)
-
-    monkeypatch.setattr(overlay, "_relabelled", counted)
-    names = ["ring", "archipelago", *(name for name in STORIES if name.startswith("long"))]
+    rounds = Mock(wraps=overlay._relabelled)
+    monkeypatch.setattr(overlay, "_relabelled", rounds)
+    names = ["archipelago", *(name for name in STORIES if name.startswith("long"))]
     some = parts.at_end(*names)
     nothing = some.selectExpr("id AS source", "id", "0 AS distance").where("false")
     found = by_run(overlay.components(some, parts.links, nothing), "components", "largest_share")
     sizes = {name: sets(linked(replay(STORIES[name].rows, STORIES[name].t))) for name in names}
     assert found == {RUNS[name]: (len(each), pytest.approx(max(each) / sum(each))) for name, each in sizes.items()}
-    assert len(rounds) < 2 * math.log2(500)
+    assert rounds.call_count < 2 * math.log2(EVERY)
 
 
 def test_sources_are_few_and_stay_the_same_nodes(parts: Parts) -> None:
