@@ -1,7 +1,7 @@
 # Every target does its own set-up: .venv is made on first use, and again when pyproject.toml changes or the tree has moved.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test slow-short demo bench clean FORCE
+.PHONY: help setup test slow-short demo bench protobuf clean FORCE
 
 BIN := .venv/bin
 STAMP := .venv/.stamp
@@ -22,6 +22,7 @@ help:
 	@echo 'make slow-short  the slow tests, some minutes'
 	@echo 'make demo        simulates, analyses on Spark, and writes weft-demo.html'
 	@echo 'make bench       events per second and memory of the simulator'
+	@echo 'make protobuf    the generated files of peer/pb, after a change to a .proto there'
 	@echo 'make clean       removes .venv, caches and builds'
 	@echo 'PYTHON=...       the Python to make .venv with, 3.11 or newer'
 
@@ -50,6 +51,12 @@ demo: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/weft bench micro
+
+# The compiler has a place of its own: code of its release loads with every protobuf from 6.30 on, that of a newer one would not.
+protobuf:
+	@"$(PYTHON)" -m venv --clear build/protoc
+	@build/protoc/bin/python -m pip install --quiet --disable-pip-version-check grpcio-tools==1.72.2
+	build/protoc/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. peer/pb/*.proto
 
 clean:
 	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist

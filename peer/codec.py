@@ -27,6 +27,8 @@ class Nothing(Message, frozen=True, tag="nothing"):
 
 
 class MsgpackCodec:
+    joins = False
+
     def __init__(self, kinds: Sequence[type[Message]], limit: int = FRAME_LIMIT) -> None:
         self.limit = limit
         self._encode = msgspec.msgpack.Encoder().encode

@@ -29,8 +29,13 @@ def ask(machine: Machine, sender: Peer, msg: Message, reply: Callable[[Message],
 
 def told(mine: Sequence[Machine], theirs: Sequence[Machine]) -> list[tuple[Machine, str]]:
     """My machines that hear of a link between two stacks, and by which protocol; one that names none hears of all."""
+    return told_by(mine, [protocol for machine in theirs for protocol in machine.protocols])
+
+
+def told_by(mine: Sequence[Machine], theirs: Sequence[str]) -> list[tuple[Machine, str]]:
+    """The same, where only the protocols of the other side are known."""
     spoken = [protocol for machine in mine for protocol in machine.protocols]
-    common = [protocol for machine in theirs for protocol in machine.protocols if protocol in spoken]
+    common = [protocol for protocol in theirs if protocol in spoken]
     named = [(machine, (*machine.protocols, *machine.watches)) for machine in mine]
     agreed = [(machine, speaks(names, common) if names else "") for machine, names in named]
     return [(machine, protocol) for machine, protocol in agreed if protocol is not None]

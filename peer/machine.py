@@ -32,6 +32,9 @@ MS = 1_000
 SECOND = 1_000_000
 """Time is counted in whole microseconds everywhere."""
 
+EPOCH_BITS = 24
+"""A live epoch is nanoseconds less these bits; epoch and sequence together are the eight bytes that libp2p counts by."""
+
 
 class Lane(IntEnum):
     """What leaves first when a link is slow; lazy traffic may be dropped."""
@@ -54,7 +57,10 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class MessageId(msgspec.Struct, frozen=True, array_like=True, gc=False, cache_hash=True, order=True):
-    """The epoch changes at each start of the source, so a restart without state never repeats an id."""
+    """The epoch changes at each start of the source, so a restart without state never repeats an id.
+
+    A sequence stays below 2 ** EPOCH_BITS: what comes after it has the next epoch.
+    """
 
     source: Peer
     epoch: int
@@ -252,9 +258,13 @@ def _check_kinds(name: str, kinds: Sequence[type[Message]]) -> None:
 
 
 class Codec(Protocol):
-    """Turns messages into frames and back; `unpack` raises PeerError for whatever does not fit."""
+    """Turns messages into frames and back; `unpack` raises PeerError for whatever does not fit.
+
+    `joins`: several messages may make one frame, so they are packed when they leave and not before.
+    """
 
     limit: int
+    joins: bool
 
     def pack(self, parts: Sequence[Message]) -> list[bytes]: ...
     def unpack(self, frame: bytes) -> Sequence[Message]: ...

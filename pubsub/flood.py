@@ -2,30 +2,57 @@
 
 The plainest router, and the yardstick for the others: it reaches whatever is connected, and costs a copy a link.
 Subscriptions filter what is delivered, not what is forwarded.
-On the wire it is `/floodsub/1.0.0`. Below it needs neighbours; above it promises each message once while its id is remembered.
+On the wire it is `/floodsub/1.0.0`. Other implementations of that send only what a peer has told them it subscribes to;
+with `announce` a node tells, on each new link and whenever it changes, and without it saves the messages.
+Below it needs neighbours; above it promises each message once while its id is remembered.
 Bounds: the ids in `pubsub.seen`.
 """
 
 from __future__ import annotations
 
 from overlays.overlay import Overlay
-from peer.machine import Env, Peer, upon
+from peer.machine import Codec, Env, Peer, upon
 from peer.trace import DUPLICATE
-from pubsub.message import Publication
+from pubsub.message import Interest, Publication
 from pubsub.router import App, Role, Router
+from pubsub.rpc import Subscriptions, rpc
 from pubsub.seen import Seen
 
 PROTOCOL = "/floodsub/1.0.0"
 
 
 class Flood(Router):
-    __slots__ = ("seen",)
+    __slots__ = ("announce", "seen")
 
     protocols = (PROTOCOL,)
 
-    def __init__(self, env: Env, overlay: Overlay, app: App, role: Role = Role.PEER) -> None:
+    def __init__(self, env: Env, overlay: Overlay, app: App, role: Role = Role.PEER, *, announce: bool = False) -> None:
         super().__init__(env, overlay, app, role)
+        self.announce = announce
         self.seen = Seen()
+
+    def codec(self) -> Codec:
+        return rpc(numbered=isinstance(self.env.me, int))
+
+    def neighbor_up(self, peer: Peer) -> None:
+        topics = [interest for interest in self.interests if isinstance(interest, str)]
+        if self.announce and topics:
+            self.env.send(peer, Subscriptions(tuple((True, topic) for topic in topics)))
+
+    def _join(self, interest: Interest) -> None:
+        self._tell(True, interest)
+        super()._join(interest)
+
+    def _leave(self, interest: Interest) -> None:
+        self._tell(False, interest)
+
+    def _tell(self, joined: bool, interest: Interest) -> None:
+        if self.announce and isinstance(interest, str):
+            self.env.send_all(self.overlay.everyone, Subscriptions(((joined, interest),)))
+
+    @upon(Subscriptions)
+    def _subscriptions(self, sender: Peer, m: Subscriptions) -> None:
+        """A neighbour gets everything, whatever it subscribes to: it may be the way to others."""
 
     @upon(Publication)
     def _publication(self, sender: Peer, m: Publication) -> None:

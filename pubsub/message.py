@@ -34,6 +34,8 @@ class Publication(Message, frozen=True, tag=0):
     data: bytes
     order: OrderHeader | None = None
     attributes: Attributes = ()
+    signature: bytes = b""  # of its source, and the source's key where the peer id does not hold it: `pubsub.signing`
+    key: bytes = b""
 
 
 class Filter(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -1,6 +1,6 @@
 """The router contract: a machine that spreads publications over an overlay and hands each up once.
 
-The way of a message: first copy -> `receive` -> validation, which may answer later -> accepted: forwarded, then
+The way of a message: first copy -> signature -> validation, which may answer later -> accepted: forwarded, then
 delivered where the node has the interest. A publisher that subscribes gets its own message, once.
 `join(interest)` ends in `joined(interest)` on the app: from then on the subscription is in force.
 
@@ -16,9 +16,12 @@ from typing import Protocol
 
 from overlays.overlay import Overlay
 from peer.errors import UsageError
-from peer.machine import Env, Machine, MessageId, Peer
+from peer.machine import EPOCH_BITS, Env, Machine, MessageId, Peer
 from peer.trace import DELIVER, JOIN, JOINED, LEAVE, PUBLISH, RECEIVE, REJECT
 from pubsub.message import Attributes, Filter, Interest, OrderHeader, Publication, Verdict
+from pubsub.signing import Signing
+
+EPOCH_ROOM = (1 << EPOCH_BITS) - 1
 
 
 class Role(Enum):
@@ -39,7 +42,7 @@ class App(Protocol):
 
 
 class Router(Machine):
-    __slots__ = ("app", "filters", "interests", "ordered", "overlay", "pending", "role", "sequence")
+    __slots__ = ("app", "filters", "interests", "ordered", "overlay", "pending", "role", "sequence", "signing")
 
     pending_limit = 1_024  # a guess: a second of a slow validator at a thousand messages a second
 
@@ -53,6 +56,7 @@ class Router(Machine):
         self.ordered = False  # an order stands above, and says itself when a message is delivered
         self.pending = 0
         self.sequence = 0
+        self.signing: Signing | None = None  # with one, whatever is published is signed, and whatever is not is rejected
         overlay.watchers.append(self)
 
     def join(self, interest: Interest) -> None:
@@ -80,7 +84,9 @@ class Router(Machine):
 
     def compose(self, topic: str, data: bytes, order: OrderHeader | None = None, attributes: Attributes = ()) -> Publication:
         self.sequence += 1
-        return Publication(MessageId(self.env.me, self.env.epoch, self.sequence), topic, data, order, attributes)
+        epoch, sequence = self.env.epoch + (self.sequence >> EPOCH_BITS), self.sequence & EPOCH_ROOM
+        publication = Publication(MessageId(self.env.me, epoch, sequence), topic, data, order, attributes)
+        return self.signing.sign(publication) if self.signing is not None else publication
 
     def advertise(self, interest: Interest) -> None:
         """Register as a publisher; only routers with open groups or advertisements need it."""
@@ -110,7 +116,9 @@ class Router(Machine):
     def _received(self, sender: Peer, publication: Publication, hops: int | None = None) -> None:
         """The first copy has come; the router has noted its id already."""
         self.trace(RECEIVE, publication.topic, publication.id, sender, hops)
-        if not self.app.validates:
+        if self.signing is not None and (problem := self.signing.problem(publication)) is not None:
+            self.trace(REJECT, publication.topic, publication.id, sender, hops, problem)
+        elif not self.app.validates:
             self._accepted(sender, publication, hops)
         elif self.pending >= self.pending_limit:
             self.trace(REJECT, publication.topic, publication.id, sender, hops, "validation queue full")

@@ -5,7 +5,7 @@ A new protocol is one line here. An option's default gives its type; what is all
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -18,9 +18,10 @@ from peer.errors import UsageError
 from peer.machine import Build, Env, Machine, Peer, Rng
 from pubsub.flood import Flood
 from pubsub.router import App, Router
+from pubsub.signing import Signing
 
 Option: TypeAlias = bool | int | float | str
-Options: TypeAlias = Mapping[str, Option]
+Options: TypeAlias = dict[str, Option]
 Contacts: TypeAlias = Sequence[Peer]
 
 
@@ -37,7 +38,10 @@ class OverlayKind:
 
 @dataclass(frozen=True)
 class RouterKind:
+    """`live` are the defaults that differ on a real network, where peers of other libraries may be."""
+
     defaults: Options
+    live: Options
     protocols: Sequence[str]
     build: Callable[[Env, Overlay, App, Options], Router]
 
@@ -58,16 +62,18 @@ class Stack:
     def admit(self, live: Sequence[int], rng: Rng) -> Contacts:
         return self.overlay.admit(self.overlay_options, live, rng)
 
-    def node(self, contacts: Contacts, app: App) -> Build:
+    def node(self, contacts: Contacts, app: App, signing: Signing | None = None) -> Build:
         """How one node is built: its overlay, then its router."""
-        return partial(self._build, contacts, app)
+        return partial(self._build, contacts, app, signing)
 
-    def _build(self, contacts: Contacts, app: App, env: Callable[[], Env]) -> Sequence[Machine]:
+    def _build(self, contacts: Contacts, app: App, signing: Signing | None, env: Callable[[], Env]) -> Sequence[Machine]:
         overlay = self.overlay.build(env(), contacts, self.overlay_options, self.router.protocols)
-        return [overlay, self.router.build(env(), overlay, app, self.router_options)]
+        router = self.router.build(env(), overlay, app, self.router_options)
+        router.signing = signing
+        return [overlay, router]
 
 
-def find(name: str, overlay: Options, router: Options) -> Stack:
+def find(name: str, overlay: Options, router: Options, *, live: bool = False) -> Stack:
     """The stack of that name; a wrong name or option is a UsageError that lists what there is."""
     below, _, above = name.partition("/")
     if below not in OVERLAYS or above not in ROUTERS:
@@ -75,7 +81,8 @@ def find(name: str, overlay: Options, router: Options) -> Stack:
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise UsageError(f"no stack is called {name!r}{hint}; there are: {', '.join(names())}")
     lower, upper = OVERLAYS[below], ROUTERS[above]
-    options = _filled("overlay", below, lower.defaults, overlay), _filled("router", above, upper.defaults, router)
+    defaults = upper.defaults | upper.live if live else upper.defaults
+    options = _filled("overlay", below, lower.defaults, overlay), _filled("router", above, defaults, router)
     return Stack(name, lower, options[0], upper, options[1])
 
 
@@ -122,7 +129,7 @@ def _build_static(env: Env, contacts: Contacts, options: Options, protocols: Seq
 
 
 def _build_flood(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
-    return Flood(env, overlay, app)
+    return Flood(env, overlay, app, announce=bool(options["announce"]))
 
 
 OVERLAYS = {
@@ -130,5 +137,5 @@ OVERLAYS = {
 }
 
 ROUTERS = {
-    "flood": RouterKind({}, Flood.protocols, _build_flood),
+    "flood": RouterKind({"announce": False}, {"announce": True}, Flood.protocols, _build_flood),
 }

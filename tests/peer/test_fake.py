@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pytest
-import trio
 from hypothesis import given
 from hypothesis import strategies as st
-from trio.testing import MockClock
 
 from peer.dispatch import ask, receive
 from peer.errors import PeerError, UsageError
 from peer.fake import FakeEnv, FakeWire, Traced
 from peer.machine import MS, SECOND, Env, Lane, Link, Machine, Message, Peer, PeerInfo, Reply, upon
 from tests.peer.small_machines import Answer, Keeper, Note, Oracle, Question, keepers, oracle
-from tests.peer.trio_stub import CAPACITY, TrioWorld
 
 
 class Rumour(Message, frozen=True, tag=1):
@@ -363,33 +360,3 @@ def test_two_runs_are_the_same() -> None:
 
     first, second = run(), run()
     assert first == second and first[0] != first[1]
-
-
-# The stub on trio that the contract's tests use
-
-
-async def test_an_error_of_a_machine_stops_the_trio_stub_loudly(autojump_clock: MockClock) -> None:
-    with pytest.RaisesGroup(ZeroDivisionError):
-        async with trio.open_nursery() as nursery:
-            world = TrioWorld(nursery)
-            for _ in range(2):
-                world.add(lambda env: [Talker(env())])
-            world.nodes[0].envs[0].send(1, Burst(b"break"))
-            await trio.sleep_forever()
-    world.close()
-
-
-async def test_the_trio_stub_bounds_its_links(autojump_clock: MockClock) -> None:
-    async with trio.open_nursery() as nursery:
-        world = TrioWorld(nursery)
-        for _ in range(2):
-            world.add(lambda env: [Talker(env())])
-        one, two = (node.machines[0] for node in world.nodes)
-        assert isinstance(one, Talker) and isinstance(two, Talker)
-        for _ in range(CAPACITY + 3):
-            one.env.send(1, Rumour(b"x"))
-        await trio.sleep(1)
-        assert one.log.count(("dropped", 1, Rumour(b"x"))) == 3
-        assert two.log.count(("rumour", 0)) == CAPACITY
-        nursery.cancel_scope.cancel()
-    world.close()

@@ -49,13 +49,14 @@ def test_every_name_is_found() -> None:
 def test_defaults_stand_where_nothing_is_given() -> None:
     stack = stacks.find("static/flood", {"degree": 8}, {})
     assert stack.overlay_options == {"graph": "regular", "degree": 8}
-    assert stack.router_options == {}
+    assert stack.router_options == {"announce": False}
+    assert stacks.find("static/flood", {}, {}, live=True).router_options == {"announce": True}
     assert stacks.find("static/flood", {}, {}).overlay_options["degree"] == 5
 
 
 def test_an_unknown_option_is_refused_with_those_there_are() -> None:
     assert refusal("static/flood", {"degre": 5}) == "overlay.degre is no option of static; its options: graph, degree"
-    assert refusal("static/flood", router={"fanout": 5}) == "router.fanout is no option of flood; its options: none"
+    assert refusal("static/flood", router={"fanout": 5}) == "router.fanout is no option of flood; its options: announce"
 
 
 @pytest.mark.parametrize("value", ["5", 5.0, True, None])
