@@ -243,7 +243,15 @@ def _add_bench(commands: Commands) -> None:
     spark.add_argument("--memory", metavar="SIZE", help="Java's heap, such as 2g; default: a quarter of the machine, 4g at most")
 
 
-COMMANDS: tuple[Callable[[Commands], None], ...] = (_add_sim, _add_analyze, _add_demo, _add_reproduce, _add_bench)
+def _add_live(commands: Commands) -> None:
+    from pubsub.cli import add_commands
+
+    add_commands(lambda name, summary, run: _add(commands, name, summary, run))
+
+
+COMMANDS: tuple[Callable[[Commands], None], ...] = (
+    *(_add_sim, _add_analyze, _add_demo, _add_reproduce, _add_live, _add_bench),
+)
 
 
 def _add(commands: Commands, name: str, summary: str, run: Callable[[argparse.Namespace], None]) -> Parser:

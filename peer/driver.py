@@ -30,7 +30,7 @@ import trio
 
 from peer.address import Address
 from peer.dispatch import ask, receive, told_by
-from peer.errors import PeerError, UsageError, WeftError
+from peer.errors import PeerError, UsageError, WeftError, alone
 from peer.frame import Frames, frame
 from peer.host import Host
 from peer.ids import peer_text
@@ -483,10 +483,16 @@ class Driver:
 
     def stop(self) -> None:
         """In order, highest machine first; what they send last still leaves."""
-        if self.crash is None:
+        if not self.stopped:
             for machine in reversed(self.machines):
                 machine.stop()
         self.stopped = True
+        self.host.watchers.remove(self)
+        for env in self.envs:
+            for peer in list(env.holds):
+                self._let_go(env, peer)
+            for protocol in env.machine.protocols:
+                self.host.unhandle(protocol)
         self._note(NODE_DOWN, None, None)
 
     async def _tick(self) -> None:
@@ -567,18 +573,15 @@ async def run_stack(
     host: Host, build: Build, *, tracer: Tracer | None = None, folder: Path | None = None
 ) -> AsyncIterator[Driver]:
     """Run a stack until the block ends. `folder` keeps what its machines store; without it nothing outlives the block."""
-    async with trio.open_nursery() as nursery:
-        driver = Driver(host, nursery, tracer, folder)
-        driver.start(build(driver.env))
-        try:
-            yield driver
-        finally:
-            host.watchers.remove(driver)
-            for env in driver.envs:
-                for protocol in env.machine.protocols:
-                    host.unhandle(protocol)
-            driver.stop()
-            nursery.cancel_scope.cancel()
+    with alone():
+        async with trio.open_nursery() as nursery:
+            driver = Driver(host, nursery, tracer, folder)
+            driver.start(build(driver.env))
+            try:
+                yield driver
+            finally:
+                driver.stop()
+                nursery.cancel_scope.cancel()
 
 
 def _epoch(folder: Path | None) -> int:

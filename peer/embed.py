@@ -19,7 +19,7 @@ Bounds: a stream has at most 2 * `buffer` + 2 items ahead of who takes them; cal
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import partial
@@ -99,7 +99,7 @@ def _entered(source: Source[_R]) -> AbstractAsyncContextManager[AsyncIterable[_R
     """A generator is closed in the task that ran it; a channel is a context manager that closes itself."""
     if isinstance(source, AbstractAsyncContextManager):
         return source
-    return aclosing(source) if hasattr(source, "aclose") else nullcontext(source)
+    return aclosing(source) if isinstance(source, AsyncGenerator) else nullcontext(source)
 
 
 class _Embedded(Generic[_V]):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class WeftError(Exception):
     """Root of all errors raised on purpose; its text says what to do."""
@@ -13,3 +16,15 @@ class UsageError(WeftError):
 
 class PeerError(WeftError):
     """A peer broke the protocol. Caught in one place by whoever drives the machine; it costs one link, never the process."""
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Let an error that a nursery wrapped into a group of its own come out as itself; trio's cancellations stay in theirs."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        only = group.exceptions[0] if len(group.exceptions) == 1 else None
+        if only is None or isinstance(only, BaseExceptionGroup):
+            raise
+        raise only from only.__cause__

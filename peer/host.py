@@ -31,7 +31,7 @@ import trio
 
 from peer import identify, ping
 from peer.address import Address
-from peer.errors import PeerError, UsageError, WeftError
+from peer.errors import PeerError, UsageError, WeftError, alone
 from peer.frame import Frames
 from peer.ids import Identity, parse_peer, peer_text
 from peer.link import LiveLink, Stream, StreamError
@@ -546,7 +546,7 @@ async def open_host(
 ) -> AsyncIterator[Host]:
     """A running host; at the end its links are closed after what was sent, and every socket is gone."""
     places = [Address.parse(place) if isinstance(place, str) else place for place in listen]
-    with listening(places) as listeners:
+    with alone(), listening(places) as listeners:
         async with trio.open_nursery() as nursery:
             host = Host(identity, config or HostConfig(), nursery)
             host.start(listeners)

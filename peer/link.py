@@ -300,7 +300,7 @@ class LiveLink:
             while data := await self.wire.receive():
                 self.heard = trio.current_time()
                 self._feed_plain(self.channel.feed(data))
-            self.close("closed by the peer")
+            self.close(self._parting or "closed by the peer")
         except PeerError as error:
             self._say_goodbye()
             self.close(str(error))
@@ -347,7 +347,7 @@ class LiveLink:
         self.flush()
 
     def finish(self, reason: str) -> None:
-        """Close after what was sent; no new streams until then."""
+        """Close after what was sent, when the other side has read it all; no new streams until then."""
         if self.finishing is None and self.reason is None:
             self.finishing = trio.current_time()
             self._parting = reason
@@ -384,7 +384,7 @@ class LiveLink:
             self.moved = trio.current_time()
             if self.finishing is not None and not waiting:
                 self._say_goodbye()
-                self.close(self._parting)
+                self.wire.finish()  # the other side reads to the end and closes, and then so do we
             return False
         self._rest = memoryview(self.wire.veiled(self.channel.seal(plain)))
         self._sent(self.wire.send_now(self._rest))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple, Protocol
 
 import trio
@@ -98,6 +98,11 @@ class Wire:
 
     async def writable(self) -> None:
         await trio.lowlevel.wait_writable(self.sock)
+
+    def finish(self) -> None:
+        """This side sends no more. Closing at once instead would make the kernel discard what is still on its way."""
+        with suppress(OSError):
+            self.sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         if not self._closed:

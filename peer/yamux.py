@@ -361,6 +361,7 @@ class Yamux:
             self._check_late(flags, stream, length)
             return
         if flags & RST:
+            self._body = 0  # bytes that follow are nobody's
             if not state.over:  # else it comes too late to take anything away
                 self._forget(state)
                 events.append(Reset(stream))

@@ -170,7 +170,7 @@ async def test_a_million_bytes_in_one_message_pass_and_more_are_refused_at_the_c
 async def test_a_crash_of_a_machine_stops_its_stack_loudly_and_names_the_error() -> None:
     with trio.fail_after(DEADLINE_S):
         async with open_host(Identity.new(), listen=HERE) as a, open_host(Identity.new()) as b, run_stack(b, talker) as sender:
-            with pytest.RaisesGroup(pytest.RaisesExc(MachineError, match="ZeroDivisionError")):
+            with pytest.raises(MachineError, match="ZeroDivisionError"):
                 async with run_stack(a, talker) as broken:
                     b.learn(a.peer, a.addresses)
                     sender.envs[0].send(a.peer, Order(b"break"))

@@ -1,0 +1,258 @@
+"""A live peer from the shell: `weft node`, `weft ping`, `weft pub` and `weft sub`.
+
+All but ping open a node (`pubsub.node`) from the same flags. They end on Ctrl-C or SIGTERM, and then close their links
+after what was sent. What arrives is printed so that no peer can move the cursor of the terminal it is read on.
+Bounds: lines of standard input are published no faster than they leave.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import signal
+import sys
+from base64 import b64encode
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import trio
+
+from peer.errors import UsageError, WeftError, alone
+from peer.host import HostConfig, open_host
+from peer.ids import Identity, parse_peer, peer_text
+from peer.machine import EPOCH_BITS
+from pubsub.message import Publication
+from pubsub.node import Node, NodeConfig, open_node
+
+BACKLOG = 1 << 18  # bytes published ahead of the network
+
+Run = Callable[[argparse.Namespace], None]
+Add = Callable[[str, str, Run], argparse.ArgumentParser]
+
+
+def add_commands(add: Add) -> None:
+    """`add(name, summary, run)` makes a parser; the command `weft` brings it."""
+    _add_node(add("node", "run a live peer until it is stopped", node))
+    _add_ping(add("ping", "ping a peer", ping))
+    _add_pub(add("pub", "publish the lines of standard input", pub))
+    _add_sub(add("sub", "print what is published to topics", sub))
+
+
+def _add_node(parser: argparse.ArgumentParser) -> None:
+    _add_flags(parser)
+    parser.add_argument("--topic", action="append", default=[], metavar="TOPIC", help="subscribe to it; may be given again")
+    parser.add_argument("--metrics", type=int, metavar="PORT", help="serve Prometheus metrics on 127.0.0.1; 0 for any port")
+    parser.add_argument("--trace", type=Path, metavar="DIR", help="write a trace there")
+
+
+def _add_ping(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("address", metavar="ADDR", help="/ip4/HOST/tcp/PORT/p2p/PEER-ID")
+    parser.add_argument("--count", type=int, default=3, metavar="N", help="how often; default: 3")
+    parser.add_argument("--key", type=Path, metavar="FILE", help="the identity to do it with; made on first use")
+    _add_psk(parser)
+
+
+def _add_pub(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topic", metavar="TOPIC")
+    _add_flags(parser)
+    parser.add_argument("--wait", type=float, default=30.0, metavar="S", help="seconds to wait for a neighbour; default: 30")
+
+
+def _add_sub(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topics", nargs="+", metavar="TOPIC")
+    _add_flags(parser)
+    parser.add_argument("--stdin", action="store_true", help="publish the lines of standard input on the same topic")
+    parser.add_argument("--count", type=int, metavar="N", help="leave after so many messages")
+
+
+def _add_flags(parser: argparse.ArgumentParser) -> None:
+    default = NodeConfig()
+    parser.add_argument("--stack", default=default.stack, metavar="OVERLAY/ROUTER", help=f"default: {default.stack}")
+    parser.add_argument("--listen", action="append", metavar="ADDR", help=f"default: {default.listen[0]}; may be given again")
+    parser.add_argument("--bootstrap", action="append", default=[], metavar="ADDR", help="a peer to begin with, with its /p2p/ID")
+    parser.add_argument("--key", type=Path, metavar="FILE", help="the node's identity; made on first use. Default: a new one")
+    parser.add_argument("--allow", action="append", metavar="PEER-ID", help="take links of these peers alone")
+    parser.add_argument("--deny", action="append", default=[], metavar="PEER-ID", help="take no link of this peer")
+    parser.add_argument("--log", default="warning", metavar="LEVEL", help="debug, info, warning or error; default: warning")
+    _add_psk(parser)
+
+
+def _add_psk(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--psk", type=Path, metavar="FILE", help="the key of a private network, as in libp2p's swarm.key")
+
+
+def node(args: argparse.Namespace) -> None:
+    _run(partial(_node, args))
+
+
+async def _node(args: argparse.Namespace) -> None:
+    async with open_node(_config(args, trace=args.trace)) as live, _until_stopped() as nursery:
+        for topic in args.topic:
+            live.subscribe(topic, lambda publication: None)
+        if args.metrics is not None:
+            from peer.metrics import serve_metrics
+
+            port = await nursery.start(serve_metrics, live.host, live.driver, "127.0.0.1", args.metrics)
+            print(f"metrics on http://127.0.0.1:{port}/metrics", file=sys.stderr, flush=True)
+        _introduce(live, args.json)
+        await trio.sleep_forever()
+
+
+def _introduce(live: Node, as_json: bool) -> None:
+    addresses = [str(address) for address in live.host.addresses]
+    if as_json:
+        print(json.dumps({"peer": peer_text(live.host.peer), "addresses": addresses}), flush=True)
+    else:
+        print(*addresses or [f"{peer_text(live.host.peer)} (listens nowhere)"], sep="\n", flush=True)
+
+
+def ping(args: argparse.Namespace) -> None:
+    if args.count < 1:
+        raise UsageError(f"--count {args.count}: one at least")
+    _run(partial(_ping, args))
+
+
+async def _ping(args: argparse.Namespace) -> None:
+    identity = Identity.load(args.key) if args.key is not None else Identity.new()
+    times = []
+    async with open_host(identity, config=HostConfig(psk=_psk(args.psk))) as host:
+        link = await host.connect(args.address)
+        for number in range(args.count):
+            if number:
+                await trio.sleep(0.2)
+            with trio.move_on_after(10) as limit:
+                times.append(await host.ping(link.peer) * 1_000)
+            if limit.cancelled_caught:
+                raise WeftError(f"no answer from {args.address} in 10 s")
+            if not args.json:
+                print(f"{times[-1]:.2f} ms", flush=True)
+    found = {"peer": peer_text(link.peer), "ms": times, "min": min(times), "median": median(times), "max": max(times)}
+    if args.json:
+        print(json.dumps(found), flush=True)
+    else:
+        print(f"min {found['min']:.2f}, median {found['median']:.2f}, max {found['max']:.2f} ms", flush=True)
+
+
+def pub(args: argparse.Namespace) -> None:
+    _run(partial(_pub, args))
+
+
+async def _pub(args: argparse.Namespace) -> None:
+    if not args.bootstrap and not args.listen:
+        raise UsageError("weft pub needs somebody to publish to: --bootstrap ADDR, or --listen ADDR to be found at")
+    async with open_node(_config(args)) as live, _until_stopped():
+        with trio.move_on_after(args.wait) as limit:
+            await live.neighbors(1)
+        if limit.cancelled_caught:
+            raise WeftError(f"no neighbour in {args.wait:g} s, so nothing was published; is {' '.join(args.bootstrap)} up?")
+        count = await _publish_lines(live, args.topic)
+        await live.flushed()
+        if args.json:
+            print(json.dumps({"topic": args.topic, "published": count}), flush=True)
+
+
+async def _publish_lines(live: Node, topic: str) -> int:
+    count = 0
+    while line := await trio.to_thread.run_sync(sys.stdin.buffer.readline, abandon_on_cancel=True):
+        live.publish(topic, line.rstrip(b"\r\n"))
+        count += 1
+        await live.flushed(BACKLOG)
+    return count
+
+
+def sub(args: argparse.Namespace) -> None:
+    if args.stdin and len(args.topics) != 1:
+        raise UsageError("--stdin publishes on the topic that is subscribed to, so name one")
+    _run(partial(_sub, args))
+
+
+async def _sub(args: argparse.Namespace) -> None:
+    async with open_node(_config(args)) as live, _until_stopped() as nursery:
+        done = trio.Event()
+        left = args.count
+
+        def hear(publication: Publication) -> None:
+            nonlocal left
+            _show(publication, args.json)
+            left = left - 1 if left is not None else None
+            if left == 0:
+                done.set()
+
+        for topic in args.topics:
+            live.subscribe(topic, hear)
+        for address in live.host.addresses:
+            print(address, file=sys.stderr, flush=True)
+        if args.stdin:
+            nursery.start_soon(_publish_lines, live, args.topics[0])
+        await done.wait()
+
+
+def _show(publication: Publication, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(_json(publication)), flush=True)
+    else:
+        text = publication.data.decode("utf-8", "backslashreplace")
+        print("".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text), flush=True)
+
+
+def _json(publication: Publication) -> dict[str, Any]:
+    """`data` is text where it is text, else base64, and then `encoding` says so."""
+    source, number = publication.id.source, (publication.id.epoch << EPOCH_BITS) + publication.id.sequence
+    author = peer_text(source) if isinstance(source, bytes) else str(source)
+    found = {"from": author, "topic": publication.topic, "id": f"{author}-{number}"}
+    try:
+        return found | {"data": publication.data.decode()}
+    except UnicodeDecodeError:
+        return found | {"data": b64encode(publication.data).decode(), "encoding": "base64"}
+
+
+def _config(args: argparse.Namespace, trace: Path | None = None) -> NodeConfig:
+    if args.log.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+        raise UsageError(f"--log {args.log}: debug, info, warning or error")
+    logging.basicConfig(level=args.log.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    host = HostConfig(
+        psk=_psk(args.psk),
+        allow=None if args.allow is None else frozenset(map(parse_peer, args.allow)),
+        deny=frozenset(map(parse_peer, args.deny)),
+    )
+    listen = args.listen or NodeConfig().listen
+    return NodeConfig(args.stack, listen, args.bootstrap, args.key, trace, host)
+
+
+def _psk(path: Path | None) -> bytes | None:
+    if path is None:
+        return None
+    from peer.pnet import read_key
+
+    try:
+        return read_key(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"cannot read the network's key {path}: {error.strerror}") from error
+
+
+def _run(main: Callable[[], Awaitable[None]]) -> None:
+    with alone():
+        trio.run(main)
+
+
+@asynccontextmanager
+async def _until_stopped() -> AsyncIterator[trio.Nursery]:
+    """Ctrl-C and SIGTERM end the block as if it had come to its end, so that links close after what was sent."""
+    with alone():
+        async with trio.open_nursery() as nursery:
+            await nursery.start(_stop_on_signal, nursery.cancel_scope)
+            yield nursery
+            nursery.cancel_scope.cancel()
+
+
+async def _stop_on_signal(scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
+        async for _ in signals:
+            scope.cancel()
+            return
