@@ -146,6 +146,7 @@ class Stream(trio.abc.HalfCloseableStream):
         """Finish, and take no notice of what may still come; the stream is gone when the other side finishes too."""
         self.finish()
         self.on_data = _ignore
+        self.link.yamux.consumed(self.id, len(self._buffer))
         self._buffer = b""
         if not self._ended and self.broken is None:
             self.born = trio.current_time()

@@ -25,9 +25,9 @@ import trio
 from peer.errors import UsageError, WeftError, alone
 from peer.host import HostConfig, open_host
 from peer.ids import Identity, parse_peer, peer_text
-from peer.machine import EPOCH_BITS
 from pubsub.message import Publication
 from pubsub.node import Node, NodeConfig, open_node
+from pubsub.rpc import sequence_number
 
 BACKLOG = 1 << 18  # bytes published ahead of the network
 
@@ -202,9 +202,9 @@ def _show(publication: Publication, as_json: bool) -> None:
 
 def _json(publication: Publication) -> dict[str, Any]:
     """`data` is text where it is text, else base64, and then `encoding` says so."""
-    source, number = publication.id.source, (publication.id.epoch << EPOCH_BITS) + publication.id.sequence
+    source = publication.id.source
     author = peer_text(source) if isinstance(source, bytes) else str(source)
-    found = {"from": author, "topic": publication.topic, "id": f"{author}-{number}"}
+    found = {"from": author, "topic": publication.topic, "id": f"{author}-{sequence_number(publication.id).hex()}"}
     try:
         return found | {"data": publication.data.decode()}
     except UnicodeDecodeError:

@@ -1,8 +1,8 @@
 """libp2p's pub/sub RPC as a codec: the wire form of floodsub, with machines that see only Structs.
 
 One frame is one RPC; what is queued for a peer travels together, as long as it fits JOINED bytes. A message's author and
-eight-byte sequence number are its id: the upper bits count its epoch, the lower EPOCH_BITS the sequence. An author that
-sends no eight bytes is refused, as everywhere under StrictSign.
+its sequence number are its id: of eight bytes the upper bits are the epoch, the lower EPOCH_BITS the sequence. Some
+peers leave out a leading zero byte, and sign what is left; so the epoch says too how many bytes are missing.
 An order's header or attributes have no field in the RPC. They stand before the data, behind MARK, so that whatever has
 neither is to the byte what other libraries write; data that happens to begin with MARK is marked too.
 
@@ -29,6 +29,7 @@ SUBSCRIPTIONS = 10_000
 CACHED = 64
 MARK = b"\x00weft\x01"
 SEQNO = 8
+MISSING = 8 * SEQNO - EPOCH_BITS  # bits of an epoch; above them it counts missing bytes
 SUBSCRIPTIONS_TAG, PUBLISH_TAG = b"\x0a", b"\x12"
 
 
@@ -109,11 +110,11 @@ class RpcCodec:
         return message
 
     def _publication(self, message: rpc_pb2.Message) -> Publication:
-        if not message.from_peer or len(message.seqno) != SEQNO:
-            raise PeerError("a message without an author and an eight-byte sequence number; only signed ones are taken")
+        if not message.from_peer or not 0 < len(message.seqno) <= SEQNO:
+            raise PeerError("a message without an author and a sequence number of one to eight bytes; only signed ones are taken")
         source: Peer = int.from_bytes(message.from_peer) if self._numbered else message.from_peer
-        number = int.from_bytes(message.seqno)
-        key = MessageId(source, number >> EPOCH_BITS, number & ((1 << EPOCH_BITS) - 1))
+        number, missing = int.from_bytes(message.seqno), SEQNO - len(message.seqno)
+        key = MessageId(source, (number >> EPOCH_BITS) + (missing << MISSING), number & ((1 << EPOCH_BITS) - 1))
         marked, data = _unmarked(message.data)
         return Publication(key, message.topic, data, marked.order, marked.attributes, message.signature, message.key)
 
@@ -130,9 +131,15 @@ def unsigned(publication: Publication) -> rpc_pb2.Message:
     return rpc_pb2.Message(
         from_peer=source if isinstance(source, bytes) else source.to_bytes(8),
         data=_marked(publication),
-        seqno=((publication.id.epoch << EPOCH_BITS) + publication.id.sequence).to_bytes(SEQNO),
+        seqno=sequence_number(publication.id),
         topic=publication.topic,
     )
+
+
+def sequence_number(key: MessageId) -> bytes:
+    """As it stands in the message."""
+    missing, epoch = key.epoch >> MISSING, key.epoch & ((1 << MISSING) - 1)
+    return ((epoch << EPOCH_BITS) + key.sequence).to_bytes(SEQNO - missing)
 
 
 def _marked(publication: Publication) -> bytes:
