@@ -1,4 +1,4 @@
-"""weft: publish/subscribe among peers. Each protocol is a machine without IO, run in a simulator or live.
+"""weft: publish/subscribe among peers. Each protocol is a machine without IO, run live or in a simulator.
 
 The map of layers, from the top; each imports only what is below it:
 
@@ -18,6 +18,13 @@ Inside peer, from the bottom:
     sim_env, sim_links         ... what a machine sees, links from dial to close
     sim_faults, sim            ... what faults do to a link, and the nodes and the loop
     fake                       a fake world, for tests of one machine or of two on a wire
+    ids, address, records      who a peer is, where it is, and its own signed word on that
+    frame, multistream, pnet   libp2p's layers on bytes alone: lengths, protocols, private networks,
+    noise, yamux               ... encryption, streams
+    transport, link            sockets; one encrypted link and its streams
+    host, identify, ping       links to many peers
+    outbox, store, driver      the Env on a host
+    embed, metrics             a host in a program of another kind; what an operator watches
 
 Import from the modules: this package re-exports nothing, so that importing it costs nothing.
 """

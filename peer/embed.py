@@ -19,7 +19,7 @@ Bounds: a stream has at most 2 * `buffer` + 2 items ahead of who takes them; cal
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterator
 from concurrent.futures import Future, wait
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import partial
@@ -211,7 +211,7 @@ class Guest(_Embedded[_V]):
 
     async def stream(
         self, source: Callable[[*_Ts], Source[_R]], *args: *_Ts, buffer: int = BUFFER
-    ) -> AsyncIterator[_R]:
+    ) -> AsyncGenerator[_R, None]:
         """The items of an async generator, of a channel, or of a context manager that gives one. Leaving the loop closes it."""
         run, take = _pump(partial(source, *args), buffer)
         call = self._begin(run)
@@ -236,7 +236,7 @@ class Portal(_Embedded[_V]):
         _wait(call.future, partial(self._ask, call.give_up))
         return call.future.result()
 
-    def stream(self, source: Callable[[*_Ts], Source[_R]], *args: *_Ts, buffer: int = BUFFER) -> Iterator[_R]:
+    def stream(self, source: Callable[[*_Ts], Source[_R]], *args: *_Ts, buffer: int = BUFFER) -> Generator[_R, None, None]:
         """As `Guest.stream`."""
         run, take = _pump(partial(source, *args), buffer)
         call = self._begin(run)

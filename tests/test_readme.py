@@ -23,9 +23,9 @@ def test_the_programs_run_and_print_what_is_said(capsys: pytest.CaptureFixture[s
     namespace: dict[str, object] = {}
     for program in blocks("python"):
         exec(program, namespace)
-    printed = capsys.readouterr().out.strip()
-    assert printed
-    assert f"`{printed}`" in TEXT
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 2
+    assert all(f"`{line}`" in TEXT for line in printed)
 
 
 def test_the_scenario_is_one() -> None:
