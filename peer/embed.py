@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import CancelledError, Future
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import partial
 from threading import Thread
@@ -323,11 +323,16 @@ async def _until(future: Future[Any], give_up: Callable[[], None]) -> None:
 def _wait(future: Future[Any], give_up: Callable[[], None]) -> None:
     """The same for a thread: an interrupt calls `give_up` and waits, a second one waits no longer."""
     try:
-        wait([future])
+        _done(future)
     except BaseException:
         give_up()
-        wait([future])
+        _done(future)
         raise
+
+
+def _done(future: Future[Any]) -> None:
+    with suppress(CancelledError):
+        future.exception()  # `concurrent.futures.wait` does not hear of one that was cancelled
 
 
 def _alone(error: BaseException) -> BaseException:

@@ -314,7 +314,7 @@ class LiveLink:
 
     def open(self, protocols: Sequence[str]) -> Stream:
         """A stream that asks for one of the protocols; with one on offer the caller may send at once."""
-        number = self.yamux.open() if self.reason is None and self.finishing is None else None
+        number = self.yamux.open() if self.reason is None else None
         if number is None:
             raise StreamError("no room for another stream" if self.reason is None else f"the link is down: {self.reason}")
         stream = self.streams[number] = Stream(self, number, trio.current_time())
@@ -348,7 +348,7 @@ class LiveLink:
         self.flush()
 
     def finish(self, reason: str) -> None:
-        """Close after what was sent, when the other side has read it all; no new streams until then."""
+        """Close after what was sent, when the other side has read it all."""
         if self.finishing is None and self.reason is None:
             self.finishing = trio.current_time()
             self._parting = reason

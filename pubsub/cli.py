@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import signal
 import sys
 from base64 import b64encode
@@ -30,6 +31,7 @@ from pubsub.node import Node, NodeConfig, open_node
 from pubsub.rpc import sequence_number
 
 BACKLOG = 1 << 18  # bytes published ahead of the network
+LINE = 1 << 19
 
 Run = Callable[[argparse.Namespace], None]
 Add = Callable[[str, str, Run], argparse.ArgumentParser]
@@ -158,11 +160,28 @@ async def _pub(args: argparse.Namespace) -> None:
 
 async def _publish_lines(live: Node, topic: str) -> int:
     count = 0
-    while line := await trio.to_thread.run_sync(sys.stdin.buffer.readline, abandon_on_cancel=True):
-        live.publish(topic, line.rstrip(b"\r\n"))
+    async for line in _lines():
+        live.publish(topic, line.rstrip(b"\r"))
         count += 1
         await live.flushed(BACKLOG)
     return count
+
+
+async def _lines() -> AsyncIterator[bytes]:
+    """Of standard input, read in a thread, since a terminal cannot be waited for otherwise.
+
+    By its number and not through `sys.stdin`: a thread that still reads there when the program ends holds its lock, and
+    Python aborts.
+    """
+    held = b""
+    while data := await trio.to_thread.run_sync(os.read, 0, 1 << 16, abandon_on_cancel=True):
+        *whole, held = (held + data).split(b"\n")
+        for line in whole:
+            yield line
+        if len(held) > LINE:
+            raise UsageError(f"a line of standard input is longer than {LINE} bytes")
+    if held:
+        yield held
 
 
 def sub(args: argparse.Namespace) -> None:

@@ -43,6 +43,7 @@ async def dialled_by_weft(node: Node, other: Foreign) -> None:
 
 async def dialled_by_the_other(node: Node, other: Foreign) -> None:
     assert (await other.ask("dial", addr=str(node.host.addresses[0])))["peer"] == peer_text(node.host.peer)
+    await until(lambda: parse_peer(other.peer) in node.host.links, other, "its link")
 
 
 DIALS = {"weft dials": dialled_by_weft, "weft listens": dialled_by_the_other}

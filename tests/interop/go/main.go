@@ -1,0 +1,272 @@
+// A go-libp2p peer for the interop tests: TCP, Noise, Yamux, identify, ping and floodsub with StrictSign.
+//
+// It listens on 127.0.0.1, prints one line when it is ready, then takes one JSON object a line and answers each with one.
+// The language is told in tests/interop/foreign.py. Commands are carried out one after the other. Logs go to stderr.
+//
+// What to know of go-libp2p-pubsub:
+//   - It opens its stream to a peer only after identify has named /floodsub/1.0.0, and takes any byte or end on that stream for
+//     the end of the peer.
+//   - 32 messages may wait for a peer, for a subscriber, and for validation; what is over that is dropped, and Publish says
+//     nothing. Here the bounds are raised.
+//   - Sequence numbers count up from the clock in nanoseconds. A message carries no `key` where `from` holds it.
+//   - A publisher hears its own messages. Here they are left out.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/libp2p/go-libp2p"
+	pubsub "github.com/libp2p/go-libp2p-pubsub"
+	"github.com/libp2p/go-libp2p/core/event"
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
+	"github.com/libp2p/go-libp2p/p2p/protocol/ping"
+	"github.com/libp2p/go-libp2p/p2p/security/noise"
+	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
+)
+
+const (
+	poll  = 20 * time.Millisecond
+	queue = 1 << 16
+)
+
+type fields map[string]any
+
+type command struct {
+	Do    string
+	Addr  string
+	Peer  string
+	Topic string
+	Count int
+	Data  []string
+}
+
+type node struct {
+	ctx    context.Context
+	host   host.Host
+	pubsub *pubsub.PubSub
+	topics map[string]*pubsub.Topic
+	heard  map[string]bool // topics with a reader
+
+	mutex      sync.Mutex
+	identified map[peer.ID]event.EvtPeerIdentificationCompleted
+	stdout     *json.Encoder
+}
+
+func (n *node) say(name string, what fields) {
+	line := fields{"event": name}
+	for key, value := range what {
+		line[key] = value
+	}
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	if err := n.stdout.Encode(line); err != nil {
+		panic(err)
+	}
+}
+
+func (n *node) connect(addr string) (peer.ID, error) {
+	info, err := peer.AddrInfoFromString(addr)
+	if err != nil {
+		return "", err
+	}
+	return info.ID, n.host.Connect(n.ctx, *info)
+}
+
+func (n *node) dial(c command) error {
+	id, err := n.connect(c.Addr)
+	if err == nil {
+		n.say("dialled", fields{"peer": id.String()})
+	}
+	return err
+}
+
+func (n *node) ping(c command) error {
+	id, err := n.connect(c.Addr)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(n.ctx)
+	defer cancel()
+	result := <-ping.Ping(ctx, n.host, id)
+	if result.Error == nil {
+		n.say("pinged", fields{"ms": float64(result.RTT) / float64(time.Millisecond)})
+	}
+	return result.Error
+}
+
+func (n *node) identify(c command) error {
+	id, err := peer.Decode(c.Peer)
+	if err != nil {
+		return err
+	}
+	for ; ; time.Sleep(poll) {
+		n.mutex.Lock()
+		known, found := n.identified[id]
+		n.mutex.Unlock()
+		if !found {
+			continue
+		}
+		addrs := []string{}
+		for _, addr := range known.ListenAddrs {
+			addrs = append(addrs, addr.String())
+		}
+		n.say("identified", fields{"peer": id.String(), "agent": known.AgentVersion, "protocols": known.Protocols, "addrs": addrs})
+		return nil
+	}
+}
+
+func (n *node) keepIdentified(events <-chan any) {
+	for e := range events {
+		known := e.(event.EvtPeerIdentificationCompleted)
+		n.mutex.Lock()
+		n.identified[known.Peer] = known
+		n.mutex.Unlock()
+	}
+}
+
+func (n *node) join(name string) (*pubsub.Topic, error) {
+	if topic, found := n.topics[name]; found {
+		return topic, nil
+	}
+	topic, err := n.pubsub.Join(name)
+	if err == nil {
+		n.topics[name] = topic
+	}
+	return topic, err
+}
+
+func (n *node) subscribe(c command) error {
+	topic, err := n.join(c.Topic)
+	if err != nil {
+		return err
+	}
+	if !n.heard[c.Topic] {
+		subscription, err := topic.Subscribe(pubsub.WithBufferSize(queue))
+		if err != nil {
+			return err
+		}
+		n.heard[c.Topic] = true
+		go n.read(subscription)
+	}
+	n.say("subscribed", nil)
+	return nil
+}
+
+func (n *node) read(subscription *pubsub.Subscription) {
+	for {
+		message, err := subscription.Next(n.ctx)
+		if err != nil {
+			return
+		}
+		if message.GetFrom() != n.host.ID() {
+			n.say("message", fields{"topic": message.GetTopic(), "from": message.GetFrom().String(), "data": string(message.Data)})
+		}
+	}
+}
+
+func (n *node) peers(c command) error {
+	for len(n.pubsub.ListPeers(c.Topic)) < c.Count {
+		time.Sleep(poll)
+	}
+	n.say("peers", nil)
+	return nil
+}
+
+func (n *node) publish(c command) error {
+	topic, err := n.join(c.Topic)
+	if err != nil {
+		return err
+	}
+	for _, text := range c.Data {
+		if err := topic.Publish(n.ctx, []byte(text)); err != nil {
+			return err
+		}
+	}
+	n.say("published", fields{"count": len(c.Data)})
+	return nil
+}
+
+func (n *node) run() error {
+	commands := map[string]func(command) error{
+		"dial": n.dial, "ping": n.ping, "identify": n.identify,
+		"subscribe": n.subscribe, "peers": n.peers, "publish": n.publish,
+	}
+	for stdin := bufio.NewReader(os.Stdin); ; {
+		line, err := stdin.ReadBytes('\n')
+		if err != nil {
+			return nil
+		}
+		var c command
+		if err = json.Unmarshal(line, &c); err == nil {
+			if c.Do == "quit" {
+				return nil
+			}
+			if do, found := commands[c.Do]; found {
+				err = do(c)
+			} else {
+				err = errors.New("no such command")
+			}
+		}
+		if err != nil {
+			n.say("error", fields{"do": c.Do, "text": err.Error()})
+		}
+	}
+}
+
+func start() error {
+	h, err := libp2p.New(
+		libp2p.ListenAddrStrings("/ip4/127.0.0.1/tcp/0"),
+		libp2p.Transport(tcp.NewTCPTransport),
+		libp2p.Security(noise.ID, noise.New),
+		libp2p.Muxer(yamux.ID, yamux.DefaultTransport),
+		libp2p.DisableRelay(),
+		libp2p.DisableMetrics(),
+	)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	identified, err := h.EventBus().Subscribe(new(event.EvtPeerIdentificationCompleted))
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	flood, err := pubsub.NewFloodSub(ctx, h,
+		pubsub.WithMessageSignaturePolicy(pubsub.StrictSign),
+		pubsub.WithPeerOutboundQueueSize(queue),
+		pubsub.WithValidateQueueSize(queue),
+	)
+	if err != nil {
+		return err
+	}
+	n := &node{
+		ctx: ctx, host: h, pubsub: flood,
+		topics:     map[string]*pubsub.Topic{},
+		heard:      map[string]bool{},
+		identified: map[peer.ID]event.EvtPeerIdentificationCompleted{},
+		stdout:     json.NewEncoder(os.Stdout),
+	}
+	go n.keepIdentified(identified.Out())
+	addrs := []string{}
+	for _, addr := range h.Addrs() {
+		addrs = append(addrs, fmt.Sprintf("%s/p2p/%s", addr, h.ID()))
+	}
+	n.say("ready", fields{"peer": h.ID().String(), "addrs": addrs})
+	return n.run()
+}
+
+func main() {
+	if err := start(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

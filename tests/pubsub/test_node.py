@@ -1,0 +1,272 @@
+"""A live node and the commands around it: `weft node`, `ping`, `pub` and `sub`, as a user starts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+import trio
+
+from bench.cli import main
+from peer.errors import UsageError
+from peer.host import open_host
+from peer.ids import Identity, peer_text
+from peer.trace import DELIVER, JOINED, PUBLISH, RECEIVE, REJECT
+from pubsub.message import Publication
+from pubsub.node import Node, NodeConfig, open_node
+from pubsub.signing import Signing
+
+HERE = ("/ip4/127.0.0.1/tcp/0",)
+DEADLINE_S = 60
+ROOT = Path(__file__).parent.parent.parent
+SOMEBODY = peer_text(Identity.from_seed(bytes(32)).peer)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    while not true():
+        await trio.sleep(0.005)
+
+
+def near(node: Node, **options: object) -> NodeConfig:
+    return NodeConfig(listen=(), bootstrap=[str(node.host.addresses[0])], **options)  # type: ignore[arg-type]
+
+
+# Nodes in one process.
+
+
+async def test_a_message_goes_through_a_node_that_has_not_joined_and_comes_once() -> None:
+    heard: list[Publication] = []
+    with trio.fail_after(DEADLINE_S):
+        async with open_node(NodeConfig(listen=HERE)) as middle, open_node(near(middle)) as a, open_node(near(middle)) as b:
+            a.subscribe("news", heard.append)
+            await middle.neighbors(2)
+            sent = [b.publish("news", b"%d" % number) for number in range(50)]
+            await until(lambda: len(heard) == 50)
+    assert heard == sent
+    assert all(publication.signature for publication in heard)
+
+
+async def test_who_subscribes_gets_its_own_message_and_who_left_nothing() -> None:
+    heard: list[bytes] = []
+    async with open_node(NodeConfig(listen=())) as alone:
+        alone.subscribe("news", lambda publication: heard.append(publication.data))
+        alone.publish("news", b"one")
+        alone.unsubscribe("news")
+        alone.publish("news", b"two")
+    assert heard == [b"one"]
+
+
+async def test_what_was_published_last_arrives_although_the_node_closes_at_once() -> None:
+    heard: list[bytes] = []
+    with trio.fail_after(DEADLINE_S):
+        async with open_node(NodeConfig(listen=HERE)) as hearer:
+            hearer.subscribe("news", lambda publication: heard.append(publication.data))
+            async with open_node(near(hearer)) as node:
+                await node.neighbors(1)
+                for number in range(200):
+                    node.publish("news", bytes(1_000) + b"%d" % number)
+            await until(lambda: len(heard) == 200)
+
+
+async def test_a_message_that_its_author_did_not_sign_is_rejected_and_the_link_stays(tmp_path: Path) -> None:
+    heard: list[Publication] = []
+    with trio.fail_after(DEADLINE_S):
+        config = NodeConfig(listen=HERE, trace=tmp_path / "trace")
+        async with open_node(config) as hearer, open_node(near(hearer)) as liar:
+            hearer.subscribe("news", heard.append)
+            await liar.neighbors(1)
+            liar.router.signing = None
+            liar.publish("news", b"unsigned")
+            liar.router.signing = Signing(Identity.new())
+            liar.publish("news", b"forged")
+            liar.router.signing = Signing(liar.host.identity)
+            liar.publish("news", b"true")
+            await until(lambda: bool(heard))
+    assert [publication.data for publication in heard] == [b"true"]
+    rows = _rows(tmp_path / "trace")
+    assert [row["reason"] for row in rows if row["kind"] == REJECT] == ["no signature", "a false signature"]
+
+
+def _rows(trace: Path) -> list[dict]:
+    tables = [pyarrow.parquet.read_table(path) for path in sorted(trace.glob("rows-*.parquet"))]
+    return [row for table in tables for row in table.to_pylist()]
+
+
+async def test_a_live_trace_has_the_rows_of_a_simulated_one(tmp_path: Path) -> None:
+    heard: list[Publication] = []
+    with trio.fail_after(DEADLINE_S):
+        async with (
+            open_node(NodeConfig(listen=HERE, trace=tmp_path / "a")) as a,
+            open_node(near(a, trace=tmp_path / "b")) as b,
+        ):
+            a.subscribe("news", heard.append)
+            await b.neighbors(1)
+            b.publish("news", b"hello")
+            await until(lambda: bool(heard))
+    kinds_a, kinds_b = ([row["kind"] for row in _rows(tmp_path / name)] for name in "ab")
+    assert {JOINED, RECEIVE, DELIVER} <= set(kinds_a) and PUBLISH in kinds_b
+    (received,) = (row for row in _rows(tmp_path / "a") if row["kind"] == RECEIVE)
+    (published,) = (row for row in _rows(tmp_path / "b") if row["kind"] == PUBLISH)
+    assert received["msg"] == published["msg"] and published["t"] <= received["t"]
+    assert json.loads((tmp_path / "a" / "manifest.json").read_text())["status"] == "complete"
+
+
+async def test_a_lost_bootstrap_peer_is_dialled_again() -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with open_node(NodeConfig(listen=HERE)) as first:
+            place, identity = first.host.addresses[0], first.host.identity
+            async with open_node(near(first)) as node:
+                await node.neighbors(1)
+                await first.host.close()
+                await until(lambda: not node.router.overlay.neighbors)
+                async with open_host(identity, listen=[place.without_peer()]):
+                    await until(lambda: bool(node.host.links))
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize(
+    ("argv", "word"),
+    [
+        (["node", "--stack", "static/none"], "no stack is called"),
+        (["node", "--listen", "127.0.0.1:4001"], "listen|address"),
+        (["node", "--listen", "/ip4/192.0.2.1/tcp/0"], "cannot listen"),
+        (["node", "--listen", "/dns4/localhost/tcp/0"], "cannot listen"),
+        (["node", "--bootstrap", "/ip4/127.0.0.1/tcp/1"], "/p2p/"),
+        (["node", "--deny", "somebody"], "no peer id"),
+        (["node", "--log", "loud"], "--log"),
+        (["node", "--psk", "nowhere.key"], "nowhere.key"),
+        (["node", "--metrics", "x"], "--metrics"),
+        (["ping", "somewhere"], "peer id"),
+        (["ping", "/ip4/127.0.0.1/tcp/1"], "/p2p/"),
+        (["ping", f"/ip4/127.0.0.1/tcp/1/p2p/{SOMEBODY}", "--count", "0"], "--count"),
+        (["pub", "t"], "--bootstrap"),
+        (["sub"], "TOPIC"),
+        (["sub", "a", "b", "--stdin"], "one"),
+    ],
+)
+def test_what_is_asked_wrongly_is_told_in_one_line(argv: Sequence[str], word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and re.search(word, err)
+
+
+def test_a_peer_that_is_not_there_is_told_with_exit_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ping", f"/ip4/127.0.0.1/tcp/1/p2p/{SOMEBODY}"]) == 1
+    assert "refused" in capsys.readouterr().err
+    assert main(["pub", "t", "--bootstrap", f"/ip4/127.0.0.1/tcp/1/p2p/{SOMEBODY}", "--wait", "0.1"]) == 1
+    assert "no neighbour" in capsys.readouterr().err
+
+
+async def test_a_damaged_key_opens_nothing(tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(b"nonsense")
+    (tmp_path / "key").chmod(0o600)
+    with pytest.raises(UsageError):
+        async with open_node(NodeConfig(key=tmp_path / "key")):
+            pass
+
+
+# The commands as processes.
+
+
+@asynccontextmanager
+async def weft(*argv: str, stdin: int = subprocess.DEVNULL) -> AsyncIterator[trio.Process]:
+    process = await trio.lowlevel.open_process(
+        [sys.executable, "-m", "bench", *argv],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await process.wait()
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                if pipe is not None:
+                    await pipe.aclose()
+
+
+async def line(pipe: trio.abc.ReceiveStream | None) -> str:
+    assert pipe is not None
+    text = b""
+    while not text.endswith(b"\n"):
+        data = await pipe.receive_some(1)
+        assert data, f"ended after {text!r}"
+        text += data
+    return text.decode().strip()
+
+
+async def rest(pipe: trio.abc.ReceiveStream | None) -> str:
+    assert pipe is not None
+    return b"".join([data async for data in pipe]).decode()
+
+
+async def test_a_node_a_subscriber_and_a_publisher_from_the_shell(tmp_path: Path) -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with weft("node", "--listen", HERE[0], "--key", str(tmp_path / "key")) as node:
+            address = await line(node.stdout)
+            there = ("--bootstrap", address, "--listen", HERE[0])
+            assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+            async with weft("ping", address, "--json") as ping:
+                assert json.loads(await line(ping.stdout))["min"] > 0
+                assert await ping.wait() == 0
+            async with weft("sub", "news", "--json", "--count", "3", *there) as sub:
+                await line(sub.stderr)
+                async with weft("pub", "news", "--json", *there, stdin=subprocess.PIPE) as pub:
+                    assert pub.stdin is not None
+                    # the subscriber may come later than the publisher, so it is told again until it has heard enough
+                    said: list[str] = []
+                    while sub.returncode is None:
+                        said.append(f"line {len(said)}")
+                        await pub.stdin.send_all(said[-1].encode() + b"\n")
+                        with trio.move_on_after(0.2):
+                            await sub.wait()
+                    await pub.stdin.aclose()
+                    assert json.loads(await line(pub.stdout)) == {"topic": "news", "published": len(said)}
+                    assert await pub.wait() == 0
+                heard = [json.loads(text) for text in (await rest(sub.stdout)).splitlines()]
+                assert len(heard) == 3 and {message["topic"] for message in heard} == {"news"}
+                assert [message["data"] for message in heard] == said[int(heard[0]["data"][5:]) :][:3]
+                assert len({message["id"] for message in heard}) == 3
+            node.send_signal(signal.SIGTERM)
+            assert await node.wait() == 0
+            assert await rest(node.stderr) == ""
+
+
+async def test_a_chat_of_two_with_standard_input_and_no_control_characters(tmp_path: Path) -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with weft("sub", "chat", "--stdin", "--listen", HERE[0], stdin=subprocess.PIPE) as one:
+            address = await line(one.stderr)
+            async with weft("sub", "chat", "--stdin", "--bootstrap", address, stdin=subprocess.PIPE) as two:
+                assert one.stdin is not None and two.stdin is not None
+                heard = trio.Event()
+                lines: list[str] = []
+
+                async def listen() -> None:
+                    lines.append(await line(two.stdout))
+                    heard.set()
+
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(listen)
+                    while not heard.is_set():
+                        await one.stdin.send_all(b"\x1b[2Jhi \xff\n")
+                        with trio.move_on_after(0.2):
+                            await heard.wait()
+                assert lines == ["\\x1b[2Jhi \\xff"]
+                for process in (one, two):
+                    process.send_signal(signal.SIGINT)
+                    assert await process.wait() == 0
