@@ -1,7 +1,7 @@
 # Every target does its own set-up: .venv is made on first use, and again when pyproject.toml changes or the tree has moved.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test slow-short demo bench protobuf clean FORCE
+.PHONY: help setup test slow-short interop interop-cold interop-rust demo bench protobuf clean FORCE
 
 BIN := .venv/bin
 STAMP := .venv/.stamp
@@ -20,6 +20,9 @@ help:
 	@echo 'make setup       .venv with all extras and the tools for development; leaves .venv/bin/weft'
 	@echo 'make test        ruff, mypy and all tests but the slow ones'
 	@echo 'make slow-short  the slow tests, some minutes'
+	@echo 'make interop     weft with js-, py- and go-libp2p; what they need is kept in ~/.cache/weft-interop'
+	@echo 'make interop-cold   the same, after emptying that cache'
+	@echo 'make interop-rust   with rust-libp2p, which takes minutes to build'
 	@echo 'make demo        simulates, analyses on Spark, and writes weft-demo.html'
 	@echo 'make bench       events per second and memory of the simulator'
 	@echo 'make protobuf    the generated files of peer/pb, after a change to a .proto there'
@@ -45,6 +48,18 @@ test: $(STAMP)
 
 slow-short: $(STAMP)
 	$(BIN)/python -m pytest -q -m slow
+
+interop: $(STAMP)
+	$(BIN)/python -m pytest -q -m slow tests/interop
+
+interop-cold: $(STAMP)
+	$(BIN)/python -m tests.interop.foreign clean
+	$(BIN)/python -m tests.interop.foreign install
+	$(BIN)/python -m pytest -q -m slow tests/interop
+
+interop-rust: $(STAMP)
+	$(BIN)/python -m tests.interop.foreign install rust
+	$(BIN)/python -m pytest -q -m slow tests/interop -k rust
 
 demo: $(STAMP)
 	$(BIN)/weft demo
