@@ -344,7 +344,7 @@ class Driver:
         for env in self.envs:
             self._useless(env, peer)
         for env, stream in self._early.pop(link, ()):
-            self._listen_to(env, stream)
+            self._upcall(peer, self._listen_to, env, stream)
 
     def link_down(self, link: LiveLink, reason: str) -> None:
         self._early.pop(link, None)
@@ -403,6 +403,14 @@ class Driver:
             self._listen_to(env, stream)
         else:
             self._early.setdefault(stream.link, []).append((env, stream))
+            stream.on_end = partial(self._early_ended, stream)
+
+    def _early_ended(self, stream: Stream, reason: str | None) -> None:
+        """What breaks before its link was told of is forgotten; what only ended may still have bytes for the machine."""
+        if reason is not None and stream.link in self._early:
+            left = [(env, other) for env, other in self._early.pop(stream.link) if other is not stream]
+            if left:
+                self._early[stream.link] = left
 
     def _listen_to(self, env: DriverEnv, stream: Stream) -> None:
         inlet = Inlet(self, env, stream)
@@ -513,6 +521,8 @@ class Driver:
         if action is not None and not self.stopped:
             try:
                 action(*timer.args)
+            except PeerError as error:  # it kept something that only now turns out to be nonsense
+                log.warning("a timer met a peer's fault: %s", error)
             except Exception as error:
                 self.crashed(error)
 
@@ -528,13 +538,14 @@ class Driver:
 class Inlet:
     """What a peer says on one stream to one machine."""
 
-    __slots__ = ("_driver", "_env", "_frames", "_stream", "_waiting")
+    __slots__ = ("_driver", "_env", "_frames", "_over", "_stream", "_waiting")
 
     def __init__(self, driver: Driver, env: DriverEnv, stream: Stream) -> None:
         self._driver = driver
         self._env = env
         self._stream = stream
         self._frames = Frames(env.codec.limit)
+        self._over = False
         self._waiting = 0
 
     def data(self, data: bytes) -> None:
@@ -558,6 +569,7 @@ class Inlet:
             driver.crashed(error)
 
     def end(self, reason: str | None) -> None:
+        self._over = True
         if reason is None and not self._waiting:
             self._stream.finish()
 
@@ -566,6 +578,8 @@ class Inlet:
         data = b"".join(map(frame, self._env.codec.pack((msg,))))
         if self._stream.write(data) < len(data):
             self._stream.reset("the peer does not take its answer")
+        elif self._over and not self._waiting:
+            self._stream.finish()
 
 
 @asynccontextmanager
@@ -600,5 +614,6 @@ def _known(msg: Message) -> tuple[str | None, MessageId | None]:
 
 
 def _bytes(peer: Peer) -> bytes:
-    assert isinstance(peer, bytes), "live peers are peer ids"
+    if not isinstance(peer, bytes):  # messages may name numbers too: those of the simulator
+        raise PeerError(f"{peer} is no peer id")
     return peer

@@ -28,7 +28,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, TypeVarTuple
 
 import trio
 
-from peer.errors import UsageError
+from peer.errors import UsageError, alone
 
 BUFFER = 64
 
@@ -42,7 +42,9 @@ Source: TypeAlias = AsyncIterable[_R] | AbstractAsyncContextManager[AsyncIterabl
 class _Call(Generic[_R]):
     """One function on its way through trio. Its future is cancelled only when its caller gave it up."""
 
-    def __init__(self, function: Callable[[], Awaitable[_R]], timeout: float | None) -> None:
+    def __init__(self, function: Callable[[], Awaitable[_R]], timeout: float | None = None) -> None:
+        if trio.lowlevel.in_trio_task():
+            raise UsageError("this is a task of trio, which awaits the function itself")
         self.function = function
         self.timeout = timeout
         self.future: Future[_R] = Future()
@@ -130,7 +132,7 @@ class _Embedded(Generic[_V]):
     async def _main(self) -> None:
         self._token.set_result(trio.lowlevel.current_trio_token())
         try:
-            with self._scope:
+            with alone(), self._scope:
                 async with self._opener() as value, trio.open_nursery() as self._nursery:
                     self._opened.set_result(value)
                     try:
@@ -139,23 +141,19 @@ class _Embedded(Generic[_V]):
                         nursery, self._nursery = self._nursery, None
                         nursery.cancel_scope.cancel()
         except BaseException as error:  # it is raised again outside
-            self._error = _alone(error)
+            self._error = error
         self._ended = True
         if not self._opened.done():
             self._opened.set_exception(self._why())
         for call in list(self._calls):
             self._cut_off(call)
 
-    def _begin(self, function: Callable[[], Awaitable[_R]], timeout: float | None = None) -> _Call[_R]:
+    def _begin(self, call: _Call[Any]) -> None:
         """From any thread."""
-        if trio.lowlevel.in_trio_task():
-            raise UsageError("this is a task of trio, which awaits the function itself")
-        call = _Call(function, timeout)
         try:
             self._token.result().run_sync_soon(self._start, call)
         except trio.RunFinishedError:
-            raise self._why() from None
-        return call
+            call.future.set_exception(self._why())
 
     def _start(self, call: _Call[Any]) -> None:
         self._calls[call] = None
@@ -170,6 +168,19 @@ class _Embedded(Generic[_V]):
             call.future.cancel()
         else:
             call.future.set_exception(self._why())
+
+    def _give_up(self, call: _Call[Any]) -> None:
+        """From any thread, also when an interrupt came before the call had begun: its future is done in the end."""
+
+        def cancel() -> None:
+            call.give_up()
+            if call not in self._calls:
+                call.future.cancel()
+
+        try:
+            self._token.result().run_sync_soon(cancel)
+        except trio.RunFinishedError:
+            call.future.cancel()
 
     def _ask(self, action: Callable[[], object]) -> None:
         """From any thread: do it in trio, also if that has yet to begin, and not at all if it has ended."""
@@ -201,9 +212,10 @@ class Guest(_Embedded[_V]):
 
     async def call(self, function: Callable[[*_Ts], Awaitable[_R]], *args: *_Ts) -> _R:
         """Run it in trio. A cancellation comes out when it has ended there; if it ended by an error, that comes out."""
-        call = self._begin(partial(function, *args))
+        call = _Call(partial(function, *args))
+        self._begin(call)
         try:
-            await _until(call.future, partial(self._ask, call.give_up))
+            await _until(call.future, partial(self._give_up, call))
         except asyncio.CancelledError:
             if call.future.cancelled() or call.future.exception() is None:
                 raise
@@ -214,13 +226,14 @@ class Guest(_Embedded[_V]):
     ) -> AsyncGenerator[_R, None]:
         """The items of an async generator, of a channel, or of a context manager that gives one. Leaving the loop closes it."""
         run, take = _pump(partial(source, *args), buffer)
-        call = self._begin(run)
+        call = _Call(run)
+        give_up = partial(self._give_up, call)
         try:
+            self._begin(call)
             while batch := await self.call(take):
                 for item in batch:
                     yield item
         finally:
-            give_up = partial(self._ask, call.give_up)
             give_up()
             await _until(call.future, give_up)
             if not call.future.cancelled():
@@ -232,21 +245,21 @@ class Portal(_Embedded[_V]):
 
     def call(self, function: Callable[[*_Ts], Awaitable[_R]], *args: *_Ts, timeout: float | None = None) -> _R:
         """Run it in trio. TimeoutError when it was cancelled there because its time was up."""
-        call = self._begin(partial(function, *args), timeout)
-        _wait(call.future, partial(self._ask, call.give_up))
+        call = _Call(partial(function, *args), timeout)
+        _wait(partial(self._begin, call), call.future, partial(self._give_up, call))
         return call.future.result()
 
     def stream(self, source: Callable[[*_Ts], Source[_R]], *args: *_Ts, buffer: int = BUFFER) -> Generator[_R, None, None]:
         """As `Guest.stream`."""
         run, take = _pump(partial(source, *args), buffer)
-        call = self._begin(run)
+        call = _Call(run)
+        give_up = partial(self._give_up, call)
         try:
+            self._begin(call)
             while batch := self.call(take):
                 yield from batch
         finally:
-            give_up = partial(self._ask, call.give_up)
-            give_up()
-            _wait(call.future, give_up)
+            _wait(give_up, call.future, give_up)
             if not call.future.cancelled():
                 call.future.result()
 
@@ -288,19 +301,22 @@ async def in_asyncio(opener: Opener[_V]) -> AsyncIterator[Guest[_V]]:
 def in_thread(opener: Opener[_V]) -> Iterator[Portal[_V]]:
     """Run what `opener` opens in a thread of its own, until the block ends."""
     portal = Portal(opener)
-    # A daemon: an interrupt between two lines here must not leave a process that never ends.
+    close, quick = partial(portal._ask, portal._closing.set), partial(portal._ask, portal._scope.cancel)
+    # A daemon: whatever an interrupt manages to break must not leave a process that never ends.
     thread = Thread(target=portal._run, name="weft", daemon=True)
-    thread.start()
-    quick = partial(portal._ask, portal._scope.cancel)
     try:
-        _wait(portal._opened, quick)
-        portal._opened.result()
+        try:
+            thread.start()
+            portal._opened.result()
+        except BaseException:
+            quick()
+            raise
         yield portal
     finally:
-        portal._ask(portal._closing.set)
         try:
-            _wait(portal._over, quick)
-            thread.join()
+            if thread.is_alive():  # not if an interrupt struck while it was started; it ends by itself then
+                _wait(close, portal._over, quick)
+                thread.join()
         finally:
             portal._leave()
 
@@ -320,9 +336,10 @@ async def _until(future: Future[Any], give_up: Callable[[], None]) -> None:
         raise cancelled
 
 
-def _wait(future: Future[Any], give_up: Callable[[], None]) -> None:
-    """The same for a thread: an interrupt calls `give_up` and waits, a second one waits no longer."""
+def _wait(begin: Callable[[], None], future: Future[Any], give_up: Callable[[], None]) -> None:
+    """The same for a thread: an interrupt, wherever it strikes, calls `give_up` and waits; a second one waits no longer."""
     try:
+        begin()
         _done(future)
     except BaseException:
         give_up()
@@ -333,10 +350,3 @@ def _wait(future: Future[Any], give_up: Callable[[], None]) -> None:
 def _done(future: Future[Any]) -> None:
     with suppress(CancelledError):
         future.exception()  # `concurrent.futures.wait` does not hear of one that was cancelled
-
-
-def _alone(error: BaseException) -> BaseException:
-    """An error that came out of nurseries alone, without their groups: who embeds trio should not need except*."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error

@@ -20,11 +20,13 @@ class PeerError(WeftError):
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Let an error that a nursery wrapped into a group of its own come out as itself; trio's cancellations stay in theirs."""
+    """Let an error that nurseries wrapped into groups, alone in each, come out as itself."""
     try:
         yield
     except BaseExceptionGroup as group:
-        only = group.exceptions[0] if len(group.exceptions) == 1 else None
-        if only is None or isinstance(only, BaseExceptionGroup):
+        only: BaseException = group
+        while isinstance(only, BaseExceptionGroup) and len(only.exceptions) == 1:
+            only = only.exceptions[0]
+        if isinstance(only, BaseExceptionGroup):
             raise
         raise only from only.__cause__

@@ -281,6 +281,8 @@ class Host:
             dial.waiters -= 1
             if not dial.waiters:
                 dial.scope.cancel()
+                if self._dials.get(peer) is dial:  # who comes next begins a new one
+                    del self._dials[peer]
         if dial.link is None:
             raise dial.error or DialError("the dial was given up")
         return dial.link
@@ -306,6 +308,7 @@ class Host:
         if len(self.links) + self._handshakes >= self.config.links:
             raise DialError(f"this host has {len(self.links)} links, as many as it may")
         wire, address = await self._in_time(self.config.dial_s, "connecting", dial, addresses)
+        self._enter(wire)
         link = await self._establish(wire, outbound=True, expected=peer)
         self.learn(peer, [address])
         await link.ready.wait()
@@ -315,12 +318,13 @@ class Host:
         if kept is None:
             raise DialError(f"the link was closed at once: {link.reason}")
         await kept.ready.wait()
+        if kept.reason is not None:
+            raise DialError(f"the link was closed at once: {kept.reason}")
         return kept
 
     async def _establish(self, wire: Wire, *, outbound: bool, expected: bytes | None) -> LiveLink:
         """From a wire to a running link. Until it runs, the wire is closed whatever happens."""
         config = self.config
-        self._handshakes += 1
         try:
             done = await self._in_time(
                 *(config.handshake_s, "the handshake", partial(secured, outbound=outbound, expected=expected, psk=config.psk)),
@@ -332,6 +336,7 @@ class Host:
                 raise PeerError("a peer that uses this host's own identity")
         except BaseException:
             wire.close()
+            self._leave(wire.remote.host)
             raise
         finally:
             self._handshakes -= 1
@@ -343,6 +348,16 @@ class Host:
             self._nursery.start_soon(self._introduce, link)
             self._trim()
         return link
+
+    def _enter(self, wire: Wire) -> None:
+        """It counts from here on, before its task has begun: `_establish` ends the handshake, `_leave` the rest."""
+        self._handshakes += 1
+        self._ips[wire.remote.host] += 1
+
+    def _leave(self, host: str) -> None:
+        self._ips[host] -= 1
+        if not self._ips[host]:
+            del self._ips[host]
 
     async def _in_time(self, limit: float, what: str, action: Callable[..., Awaitable[_T]], *args: object) -> _T:
         try:
@@ -357,22 +372,22 @@ class Host:
     def _settle(self, new: LiveLink) -> bool:
         """One link a peer: true when the new one is it."""
         old = self.links.get(new.peer)
-        if old is not None and old.reason is None:
+        if old is not None:  # it may be closed already, and its task not have seen that
             crossed = old.outbound != new.outbound and new.born - old.born < self.config.handshake_s
             lower_dialled = new.outbound == (self.peer < new.peer)
-            if crossed and not lower_dialled and old.finishing is None:
+            if crossed and not lower_dialled and old.finishing is None and old.reason is None:
                 new.close("another link to the peer is kept")
+                self._leave(new.address.host)
                 return False
-            self._drop(old, "another link to the peer is kept")
+            self._drop(old, old.reason or "another link to the peer is kept")
         self.links[new.peer] = new
-        self._ips[new.address.host] += 1
         return True
 
     def _drop(self, link: LiveLink, reason: str) -> None:
         """It is no longer the link to its peer; watchers hear that before they hear of the next."""
         if self.links.get(link.peer) is link:
             del self.links[link.peer]
-            self._ips -= Counter([link.address.host])
+            self._leave(link.address.host)
             if link.told:
                 link.told = False
                 self._tell_down(link, reason)
@@ -467,6 +482,7 @@ class Host:
             while True:
                 wire = await listener.accept()
                 if self._has_room(wire):
+                    self._enter(wire)
                     self._nursery.start_soon(self._accepted, wire)
                 else:
                     self.counts["refused"] += 1
@@ -515,7 +531,7 @@ class Host:
         if link.unsent and now - link.moved > config.stalled_s:
             return "the peer stopped reading"
         if link.finishing is not None and now - link.finishing > config.close_s:
-            return "closed before all was sent"
+            return "closed, though the peer did not close in time"
         if link.pinged is not None and now - link.pinged > config.answer_s:
             return "the peer does not answer"
         if link.streams or link.peer in self._protected:

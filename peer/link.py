@@ -64,7 +64,7 @@ class Stream(trio.abc.HalfCloseableStream):
         self.on_end: Callable[[str | None], None] | None = None
         self.on_room: Callable[[], None] | None = None
         self._negotiation: Proposer | Answerer | None = None
-        self._buffer = b""
+        self._buffer = bytearray()
         self._ended = False
         self._finished = False
         self._readable: trio.Event | None = None
@@ -83,7 +83,8 @@ class Stream(trio.abc.HalfCloseableStream):
         """From now on call these; what has come already is handed over at once."""
         self.on_data, self.on_end = on_data, on_end
         if self._buffer:
-            data, self._buffer = self._buffer, b""
+            data = bytes(self._buffer)
+            self._buffer.clear()
             on_data(data)
             self.link.yamux.consumed(self.id, len(data))
         if self._ended or self.broken is not None:
@@ -125,7 +126,8 @@ class Stream(trio.abc.HalfCloseableStream):
             if self._ended:
                 return b""
             await self._until_readable()
-        data, self._buffer = self._buffer[:max_bytes], self._buffer[max_bytes:] if max_bytes is not None else b""
+        data = bytes(self._buffer[:max_bytes])
+        del self._buffer[: len(data)]  # which copies nothing, however small the pieces are
         self.link.yamux.consumed(self.id, len(data))
         self.link.stir()
         return data
@@ -147,7 +149,7 @@ class Stream(trio.abc.HalfCloseableStream):
         self.finish()
         self.on_data = _ignore
         self.link.yamux.consumed(self.id, len(self._buffer))
-        self._buffer = b""
+        self._buffer.clear()
         if not self._ended and self.broken is None:
             self.born = trio.current_time()
             self.link.closing[self.id] = self
@@ -237,11 +239,13 @@ class Stream(trio.abc.HalfCloseableStream):
             raise trio.ClosedResourceError("this side has finished the stream")
 
     async def _until_readable(self) -> None:
-        self._readable = self._readable or trio.Event()
+        if self._readable is None:  # one may be left over from a wait that was cancelled
+            self._readable = trio.Event()
         await self._readable.wait()
 
     async def _until_writable(self) -> None:
-        self._writable = self._writable or trio.Event()
+        if self._writable is None:
+            self._writable = trio.Event()
         self.link.writers[self.id] = self
         await self._writable.wait()
 
@@ -301,6 +305,7 @@ class LiveLink:
             while data := await self.wire.receive():
                 self.heard = trio.current_time()
                 self._feed_plain(self.channel.feed(data))
+                data = b""  # else 64 KiB a link would stay until the next bytes come
             self.close(self._parting or "closed by the peer")
         except PeerError as error:
             self._say_goodbye()
@@ -326,7 +331,7 @@ class LiveLink:
 
     def flush(self) -> None:
         """Write until nothing is left, the kernel takes no more, or others have waited long enough."""
-        if self._rest or self.reason is not None:
+        if self._rest or self.reason is not None or self.wire.finished:
             return
         try:
             for _ in range(ROUNDS):
@@ -378,9 +383,8 @@ class LiveLink:
     def _write_some(self) -> bool:
         """One chunk; false when there is nothing more to do now."""
         waiting = self.source() if self.source is not None and self.yamux.pending < PENDING else False
-        if not self.yamux.pending:
-            self._wake_writers()
         plain = self.yamux.take()
+        self._wake_writers()
         if not plain:
             self.moved = trio.current_time()
             if self.finishing is not None and not waiting:
@@ -430,8 +434,7 @@ class LiveLink:
         if isinstance(event, Pong):
             self.pinged = None
         elif isinstance(event, GoneAway):
-            if not self.streams:
-                self.finish("the peer went away")
+            self.finish("the peer went away")
         elif stream := self.streams.get(event.stream):
             if isinstance(event, Finished):
                 stream._end()

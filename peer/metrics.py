@@ -140,12 +140,14 @@ async def serve_metrics(
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Answer GET /metrics until cancelled; `nursery.start` gives the port."""
+    if not 0 <= port < 1 << 16:
+        raise UsageError(f"metrics are served at a port below 65536, not at {port}")  # getaddrinfo takes the rest modulo
     try:
         ipaddress.ip_address(address)
         (listener,) = await trio.open_tcp_listeners(port, host=address)
     except ValueError:
         raise UsageError(f"metrics are served at an IP address, and {address!r} is none") from None
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise UsageError(f"metrics cannot be served at {address} port {port}: {error}") from None
     task_status.started(listener.socket.getsockname()[1])
     room = trio.Semaphore(CONNECTIONS)

@@ -42,16 +42,21 @@ class DialError(WeftError):
 class Wire:
     """One TCP connection, in a veil where the network is a private one."""
 
-    __slots__ = ("_closed", "_veil", "local", "remote", "sock")
+    __slots__ = ("_closed", "_veil", "finished", "local", "remote", "sock")
 
     def __init__(self, sock: socket.socket) -> None:
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.local = _name(sock.getsockname())
+            self.remote = _name(sock.getpeername())
+        except BaseException:  # the other side has reset it by now
+            sock.close()
+            raise
         self.sock = sock
-        self.local = _name(sock.getsockname())
-        self.remote = _name(sock.getpeername())
         self._veil: Veil | None = None
         self._closed = False
+        self.finished = False
 
     async def receive(self) -> bytes:
         """Some bytes, or none at the end; a connection that broke ends too."""
@@ -101,6 +106,7 @@ class Wire:
 
     def finish(self) -> None:
         """This side sends no more. Closing at once instead would make the kernel discard what is still on its way."""
+        self.finished = True
         with suppress(OSError):
             self.sock.shutdown(socket.SHUT_WR)
 
@@ -260,6 +266,7 @@ class Listener:
 
     async def accept(self) -> Wire:
         while True:
+            await trio.lowlevel.checkpoint()  # before, so that a cancellation loses no connection
             try:
                 sock, _ = self._sock.accept()
                 return Wire(sock)

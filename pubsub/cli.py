@@ -1,8 +1,8 @@
 """A live peer from the shell: `weft node`, `weft ping`, `weft pub` and `weft sub`.
 
-All but ping open a node (`pubsub.node`) from the same flags. They end on Ctrl-C or SIGTERM, and then close their links
+All but ping open a node (`pubsub.api`) from the same flags. They end on Ctrl-C or SIGTERM, and then close their links
 after what was sent. What arrives is printed so that no peer can move the cursor of the terminal it is read on.
-Bounds: lines of standard input are published no faster than they leave.
+Bounds: a line of standard input has LINE bytes at most, and lines are published no faster than they leave.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import signal
 import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -26,12 +27,10 @@ import trio
 from peer.errors import UsageError, WeftError, alone
 from peer.host import HostConfig, open_host
 from peer.ids import Identity, parse_peer, peer_text
-from pubsub.message import Publication
-from pubsub.node import Node, NodeConfig, open_node
-from pubsub.rpc import sequence_number
+from pubsub.api import ANYWHERE, DEFAULT_STACK, PubSub, PubSubConfig
+from pubsub.subscription import Message
 
-BACKLOG = 1 << 18  # bytes published ahead of the network
-LINE = 1 << 19
+LINE = 1 << 16
 
 Run = Callable[[argparse.Namespace], None]
 Add = Callable[[str, str, Run], argparse.ArgumentParser]
@@ -73,9 +72,8 @@ def _add_sub(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
-    default = NodeConfig()
-    parser.add_argument("--stack", default=default.stack, metavar="OVERLAY/ROUTER", help=f"default: {default.stack}")
-    parser.add_argument("--listen", action="append", metavar="ADDR", help=f"default: {default.listen[0]}; may be given again")
+    parser.add_argument("--stack", default=DEFAULT_STACK, metavar="OVERLAY/ROUTER", help=f"default: {DEFAULT_STACK}")
+    parser.add_argument("--listen", action="append", metavar="ADDR", help=f"default: {ANYWHERE[0]}; may be given again")
     parser.add_argument("--bootstrap", action="append", default=[], metavar="ADDR", help="a peer to begin with, with its /p2p/ID")
     parser.add_argument("--key", type=Path, metavar="FILE", help="the node's identity; made on first use. Default: a new one")
     parser.add_argument("--allow", action="append", metavar="PEER-ID", help="take links of these peers alone")
@@ -93,24 +91,25 @@ def node(args: argparse.Namespace) -> None:
 
 
 async def _node(args: argparse.Namespace) -> None:
-    async with open_node(_config(args, trace=args.trace)) as live, _until_stopped() as nursery:
+    async with _opened(args, args.trace) as live, _until_stopped() as nursery:
         for topic in args.topic:
-            live.subscribe(topic, lambda publication: None)
+            nursery.start_soon(_join, live, topic)
         if args.metrics is not None:
             from peer.metrics import serve_metrics
 
             port = await nursery.start(serve_metrics, live.host, live.driver, "127.0.0.1", args.metrics)
             print(f"metrics on http://127.0.0.1:{port}/metrics", file=sys.stderr, flush=True)
-        _introduce(live, args.json)
+        if args.json:
+            print(json.dumps({"peer": live.peer, "addresses": live.addresses}), flush=True)
+        else:
+            print(*live.addresses or [f"{live.peer} (listens nowhere)"], sep="\n", flush=True)
         await trio.sleep_forever()
 
 
-def _introduce(live: Node, as_json: bool) -> None:
-    addresses = [str(address) for address in live.host.addresses]
-    if as_json:
-        print(json.dumps({"peer": peer_text(live.host.peer), "addresses": addresses}), flush=True)
-    else:
-        print(*addresses or [f"{peer_text(live.host.peer)} (listens nowhere)"], sep="\n", flush=True)
+async def _join(live: PubSub, topic: str) -> None:
+    async with live.subscribe(topic) as messages:
+        async for _ in messages:
+            pass
 
 
 def ping(args: argparse.Namespace) -> None:
@@ -147,24 +146,23 @@ def pub(args: argparse.Namespace) -> None:
 async def _pub(args: argparse.Namespace) -> None:
     if not args.bootstrap and not args.listen:
         raise UsageError("weft pub needs somebody to publish to: --bootstrap ADDR, or --listen ADDR to be found at")
-    async with open_node(_config(args)) as live, _until_stopped():
+    async with _opened(args) as live, _until_stopped():
         with trio.move_on_after(args.wait) as limit:
-            await live.neighbors(1)
+            await live.neighbors_up()
         if limit.cancelled_caught:
             raise WeftError(f"no neighbour in {args.wait:g} s, so nothing was published; is {' '.join(args.bootstrap)} up?")
-        count = await _publish_lines(live, args.topic)
+        published = await _publish_lines(live, args.topic)
         await live.flushed()
         if args.json:
-            print(json.dumps({"topic": args.topic, "published": count}), flush=True)
+            print(json.dumps({"topic": args.topic, "published": published}), flush=True)
 
 
-async def _publish_lines(live: Node, topic: str) -> int:
-    count = 0
+async def _publish_lines(live: PubSub, topic: str) -> int:
+    published = 0
     async for line in _lines():
-        live.publish(topic, line.rstrip(b"\r"))
-        count += 1
-        await live.flushed(BACKLOG)
-    return count
+        await live.publish(topic, line.rstrip(b"\r"))
+        published += 1
+    return published
 
 
 async def _lines() -> AsyncIterator[bytes]:
@@ -191,56 +189,56 @@ def sub(args: argparse.Namespace) -> None:
 
 
 async def _sub(args: argparse.Namespace) -> None:
-    async with open_node(_config(args)) as live, _until_stopped() as nursery:
-        done = trio.Event()
-        left = args.count
-
-        def hear(publication: Publication) -> None:
-            nonlocal left
-            _show(publication, args.json)
-            left = left - 1 if left is not None else None
-            if left == 0:
-                done.set()
-
+    async with _opened(args) as live, _until_stopped() as nursery:
+        heard, to_print = trio.open_memory_channel[Message](0)
         for topic in args.topics:
-            live.subscribe(topic, hear)
-        for address in live.host.addresses:
+            await nursery.start(_hear, live, topic, heard)
+        for address in live.addresses:
             print(address, file=sys.stderr, flush=True)
         if args.stdin:
             nursery.start_soon(_publish_lines, live, args.topics[0])
-        await done.wait()
+        for _ in count() if args.count is None else range(args.count):
+            _show(await to_print.receive(), args.json)
 
 
-def _show(publication: Publication, as_json: bool) -> None:
+async def _hear(live: PubSub, topic: str, heard: trio.MemorySendChannel[Message], *, task_status: trio.TaskStatus[None]) -> None:
+    async with live.subscribe(topic, when_full="wait") as messages:
+        task_status.started()
+        async for message in messages:
+            await heard.send(message)
+
+
+def _show(message: Message, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(_json(publication)), flush=True)
+        print(json.dumps(_json(message)), flush=True)
     else:
-        text = publication.data.decode("utf-8", "backslashreplace")
+        text = message.data.decode("utf-8", "backslashreplace")
         print("".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text), flush=True)
 
 
-def _json(publication: Publication) -> dict[str, Any]:
+def _json(message: Message) -> dict[str, Any]:
     """`data` is text where it is text, else base64, and then `encoding` says so."""
-    source = publication.id.source
-    author = peer_text(source) if isinstance(source, bytes) else str(source)
-    found = {"from": author, "topic": publication.topic, "id": f"{author}-{sequence_number(publication.id).hex()}"}
+    found = {"from": message.source, "topic": message.topic, "id": message.id}
     try:
-        return found | {"data": publication.data.decode()}
+        return found | {"data": message.data.decode()}
     except UnicodeDecodeError:
-        return found | {"data": b64encode(publication.data).decode(), "encoding": "base64"}
+        return found | {"data": b64encode(message.data).decode(), "encoding": "base64"}
 
 
-def _config(args: argparse.Namespace, trace: Path | None = None) -> NodeConfig:
+def _opened(args: argparse.Namespace, trace: Path | None = None) -> AbstractAsyncContextManager[PubSub]:
+    config = PubSubConfig(trace=trace, host=_host(args))
+    return PubSub.open(args.stack, bootstrap=args.bootstrap, listen=args.listen or ANYWHERE, key=args.key, config=config)
+
+
+def _host(args: argparse.Namespace) -> HostConfig:
     if args.log.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
         raise UsageError(f"--log {args.log}: debug, info, warning or error")
     logging.basicConfig(level=args.log.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    host = HostConfig(
+    return HostConfig(
         psk=_psk(args.psk),
         allow=None if args.allow is None else frozenset(map(parse_peer, args.allow)),
         deny=frozenset(map(parse_peer, args.deny)),
     )
-    listen = args.listen or NodeConfig().listen
-    return NodeConfig(args.stack, listen, args.bootstrap, args.key, trace, host)
 
 
 def _psk(path: Path | None) -> bytes | None:

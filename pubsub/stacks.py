@@ -17,12 +17,14 @@ from overlays.static import Static
 from peer.errors import UsageError
 from peer.machine import Build, Env, Machine, Peer, Rng
 from pubsub.flood import Flood
+from pubsub.ordering.order import Order
 from pubsub.router import App, Router
 from pubsub.signing import Signing
 
 Option: TypeAlias = bool | int | float | str
 Options: TypeAlias = dict[str, Option]
 Contacts: TypeAlias = Sequence[Peer]
+MakeOrder: TypeAlias = Callable[[Env, Router, App], Order]
 
 
 @dataclass(frozen=True)
@@ -62,15 +64,24 @@ class Stack:
     def admit(self, live: Sequence[int], rng: Rng) -> Contacts:
         return self.overlay.admit(self.overlay_options, live, rng)
 
-    def node(self, contacts: Contacts, app: App, signing: Signing | None = None) -> Build:
-        """How one node is built: its overlay, then its router."""
-        return partial(self._build, contacts, app, signing)
+    def node(
+        self, contacts: Contacts, app: App, signing: Signing | None = None, order: MakeOrder | None = None
+    ) -> Build:
+        """How one node is built: its overlay, then its router, then the order above it, if there is one."""
+        return partial(self._build, contacts, app, signing, order)
 
-    def _build(self, contacts: Contacts, app: App, signing: Signing | None, env: Callable[[], Env]) -> Sequence[Machine]:
+    def _build(
+        self,
+        contacts: Contacts,
+        app: App,
+        signing: Signing | None,
+        order: MakeOrder | None,
+        env: Callable[[], Env],
+    ) -> Sequence[Machine]:
         overlay = self.overlay.build(env(), contacts, self.overlay_options, self.router.protocols)
         router = self.router.build(env(), overlay, app, self.router_options)
         router.signing = signing
-        return [overlay, router]
+        return [overlay, router] if order is None else [overlay, router, order(env(), router, app)]
 
 
 def find(name: str, overlay: Options, router: Options, *, live: bool = False) -> Stack:

@@ -28,8 +28,10 @@ class Order(Machine):
         router.app = self
         router.ordered = True
 
-    def publish(self, topic: str, data: bytes) -> None:
-        self.router.publish(self.router.compose(topic, data, self._header(topic)))
+    def publish(self, topic: str, data: bytes) -> Publication:
+        publication = self.router.compose(topic, data, self._header(topic))
+        self.router.publish(publication)
+        return publication
 
     def deliver(self, publication: Publication) -> None:
         """The router hands this up, once; call `_release` now or when its predecessors have been delivered."""

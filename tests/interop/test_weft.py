@@ -9,9 +9,8 @@ import pytest
 import trio
 
 from peer.ids import parse_peer, peer_text
+from pubsub.api import PubSub
 from pubsub.flood import PROTOCOL
-from pubsub.message import Publication
-from pubsub.node import Node, NodeConfig, open_node
 from tests.interop.foreign import DEADLINE, Foreign, foreign, missing
 
 pytestmark = pytest.mark.slow
@@ -37,11 +36,11 @@ async def until(true: Callable[[], bool], node: Foreign, what: str) -> None:
     raise AssertionError(node._complaint(f"weft waited for {what}"))
 
 
-async def dialled_by_weft(node: Node, other: Foreign) -> None:
+async def dialled_by_weft(node: PubSub, other: Foreign) -> None:
     assert peer_text((await node.host.connect(other.addrs[0])).peer) == other.peer
 
 
-async def dialled_by_the_other(node: Node, other: Foreign) -> None:
+async def dialled_by_the_other(node: PubSub, other: Foreign) -> None:
     assert (await other.ask("dial", addr=str(node.host.addresses[0])))["peer"] == peer_text(node.host.peer)
     await until(lambda: parse_peer(other.peer) in node.host.links, other, "its link")
 
@@ -52,13 +51,11 @@ DIALS = {"weft dials": dialled_by_weft, "weft listens": dialled_by_the_other}
 @pytest.mark.parametrize("dial", DIALS.values(), ids=DIALS)
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_ping_identify_and_a_hundred_messages_each_way(
-    language: str, dial: Callable[[Node, Foreign], Awaitable[None]], caplog: pytest.LogCaptureFixture
+    language: str, dial: Callable[[PubSub, Foreign], Awaitable[None]], caplog: pytest.LogCaptureFixture
 ) -> None:
     needs(language)
     caplog.set_level(logging.DEBUG, "weft")
-    heard: list[Publication] = []
-    async with open_node(NodeConfig(listen=HERE)) as node, foreign(language) as other:
-        node.subscribe(TOPIC, heard.append)
+    async with PubSub.open("static/flood", listen=HERE) as node, foreign(language) as other, node.subscribe(TOPIC) as messages:
         await dial(node, other)
         peer = parse_peer(other.peer)
         assert await node.host.ping(peer) > 0
@@ -70,19 +67,20 @@ async def test_ping_identify_and_a_hundred_messages_each_way(
         await until(lambda: peer in node.router.overlay.neighbors, other, "its neighbour")
         texts = [f"{language} says {number}" for number in range(COUNT)]
         await other.ask("publish", topic=TOPIC, data=texts)
-        await until(lambda: len(heard) >= COUNT, other, f"{COUNT} messages, and has {len(heard)}")
-        assert sorted(publication.data.decode() for publication in heard) == sorted(texts)
-        assert {publication.id.source for publication in heard} == {peer}
+        await until(lambda: len(messages) >= COUNT, other, f"{COUNT} messages")
+        heard = [await anext(messages) for _ in range(len(messages))]
+        assert sorted(message.data.decode() for message in heard) == sorted(texts)
+        assert {message.source for message in heard} == {other.peer}
         ours = [f"weft says {number}" for number in range(COUNT)]
         for text in ours:
-            node.publish(TOPIC, text.encode())
+            await node.publish(TOPIC, text.encode())
         received = await other.wait_messages(COUNT)
         assert sorted(message["data"] for message in received) == sorted(ours)
         assert {message["from"] for message in received} == {peer_text(node.host.peer)}
         assert len(node.host.links) == 1
 
 
-async def other_knows(other: Foreign, node: Node) -> None:
+async def other_knows(other: Foreign, node: PubSub) -> None:
     known = await other.ask("identify", peer=peer_text(node.host.peer))
     assert known["agent"].startswith("weft/")
     assert {PROTOCOL, "/ipfs/id/1.0.0", "/ipfs/ping/1.0.0"} <= set(known["protocols"])
@@ -92,10 +90,9 @@ async def other_knows(other: Foreign, node: Node) -> None:
 
 @pytest.mark.parametrize(("one", "two"), [("js", "py"), ("py", "go")])
 async def test_weft_passes_on_what_others_signed(one: str, two: str) -> None:
-    """The two are not connected: each hears the other through weft, which has not joined."""
+    """The two are not connected: each hears the other through weft."""
     needs(one, two)
-    async with open_node(NodeConfig(listen=HERE)) as node, foreign(one) as a, foreign(two) as b:
-        node.subscribe(TOPIC, lambda publication: None)
+    async with PubSub.open("static/flood", listen=HERE) as node, foreign(one) as a, foreign(two) as b, node.subscribe(TOPIC):
         for other in (a, b):
             await other.ask("subscribe", topic=TOPIC)
             await dialled_by_the_other(node, other)

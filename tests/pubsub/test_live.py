@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pyarrow.parquet
@@ -21,9 +21,9 @@ from peer.errors import UsageError
 from peer.host import open_host
 from peer.ids import Identity, peer_text
 from peer.trace import DELIVER, JOINED, PUBLISH, RECEIVE, REJECT
-from pubsub.message import Publication
-from pubsub.node import Node, NodeConfig, open_node
+from pubsub.api import PubSub, PubSubConfig
 from pubsub.signing import Signing
+from pubsub.subscription import Message
 
 HERE = ("/ip4/127.0.0.1/tcp/0",)
 DEADLINE_S = 60
@@ -36,62 +36,65 @@ async def until(true: Callable[[], bool]) -> None:
         await trio.sleep(0.005)
 
 
-def near(node: Node, **options: object) -> NodeConfig:
-    return NodeConfig(listen=(), bootstrap=[str(node.host.addresses[0])], **options)  # type: ignore[arg-type]
+def near(node: PubSub, trace: Path | None = None) -> AbstractAsyncContextManager[PubSub]:
+    return PubSub.open("static/flood", bootstrap=node.addresses, listen=(), config=PubSubConfig(trace=trace))
+
+
+def listening(trace: Path | None = None) -> AbstractAsyncContextManager[PubSub]:
+    return PubSub.open("static/flood", listen=HERE, config=PubSubConfig(trace=trace))
+
+
+async def take(messages: AsyncIterator[Message], count: int) -> list[Message]:
+    return [await anext(messages) for _ in range(count)]
 
 
 # Nodes in one process.
 
 
 async def test_a_message_goes_through_a_node_that_has_not_joined_and_comes_once() -> None:
-    heard: list[Publication] = []
     with trio.fail_after(DEADLINE_S):
-        async with open_node(NodeConfig(listen=HERE)) as middle, open_node(near(middle)) as a, open_node(near(middle)) as b:
-            a.subscribe("news", heard.append)
-            await middle.neighbors(2)
-            sent = [b.publish("news", b"%d" % number) for number in range(50)]
-            await until(lambda: len(heard) == 50)
-    assert heard == sent
-    assert all(publication.signature for publication in heard)
+        async with listening() as middle, near(middle) as a, near(middle) as b, a.subscribe("news", buffer=100) as messages:
+            await middle.neighbors_up(2)
+            sent = [await b.publish("news", b"%d" % number) for number in range(50)]
+            heard = await take(messages, 50)
+            assert len(messages) == 0
+    assert [message.id for message in heard] == sent
+    assert {message.source for message in heard} == {b.peer}
+    assert all(message.publication.signature for message in heard)
 
 
-async def test_who_subscribes_gets_its_own_message_and_who_left_nothing() -> None:
-    heard: list[bytes] = []
-    async with open_node(NodeConfig(listen=())) as alone:
-        alone.subscribe("news", lambda publication: heard.append(publication.data))
-        alone.publish("news", b"one")
-        alone.unsubscribe("news")
-        alone.publish("news", b"two")
-    assert heard == [b"one"]
+async def test_who_subscribes_gets_its_own_message_and_each_subscription_every_one() -> None:
+    async with PubSub.open(listen=()) as alone, alone.subscribe("news") as one:
+        async with alone.subscribe("news") as two:
+            await alone.publish("news", b"both")
+            assert [(await anext(each)).data for each in (one, two)] == [b"both", b"both"]
+        await alone.publish("news", b"one")
+        assert (await anext(one)).data == b"one" and len(two) == 0
+        await alone.publish("olds", b"nobody")
+        assert len(one) == 0
 
 
 async def test_what_was_published_last_arrives_although_the_node_closes_at_once() -> None:
-    heard: list[bytes] = []
     with trio.fail_after(DEADLINE_S):
-        async with open_node(NodeConfig(listen=HERE)) as hearer:
-            hearer.subscribe("news", lambda publication: heard.append(publication.data))
-            async with open_node(near(hearer)) as node:
-                await node.neighbors(1)
+        async with listening() as hearer, hearer.subscribe("news", buffer=200) as messages:
+            async with near(hearer) as node:
+                await node.neighbors_up()
                 for number in range(200):
-                    node.publish("news", bytes(1_000) + b"%d" % number)
-            await until(lambda: len(heard) == 200)
+                    await node.publish("news", bytes(1_000) + b"%d" % number)
+            assert len(await take(messages, 200)) == 200
 
 
 async def test_a_message_that_its_author_did_not_sign_is_rejected_and_the_link_stays(tmp_path: Path) -> None:
-    heard: list[Publication] = []
     with trio.fail_after(DEADLINE_S):
-        config = NodeConfig(listen=HERE, trace=tmp_path / "trace")
-        async with open_node(config) as hearer, open_node(near(hearer)) as liar:
-            hearer.subscribe("news", heard.append)
-            await liar.neighbors(1)
+        async with listening(tmp_path / "trace") as hearer, near(hearer) as liar, hearer.subscribe("news") as messages:
+            await liar.neighbors_up()
             liar.router.signing = None
-            liar.publish("news", b"unsigned")
+            await liar.publish("news", b"unsigned")
             liar.router.signing = Signing(Identity.new())
-            liar.publish("news", b"forged")
+            await liar.publish("news", b"forged")
             liar.router.signing = Signing(liar.host.identity)
-            liar.publish("news", b"true")
-            await until(lambda: bool(heard))
-    assert [publication.data for publication in heard] == [b"true"]
+            await liar.publish("news", b"true")
+            assert (await anext(messages)).data == b"true" and len(messages) == 0
     rows = _rows(tmp_path / "trace")
     assert [row["reason"] for row in rows if row["kind"] == REJECT] == ["no signature", "a false signature"]
 
@@ -102,16 +105,11 @@ def _rows(trace: Path) -> list[dict]:
 
 
 async def test_a_live_trace_has_the_rows_of_a_simulated_one(tmp_path: Path) -> None:
-    heard: list[Publication] = []
     with trio.fail_after(DEADLINE_S):
-        async with (
-            open_node(NodeConfig(listen=HERE, trace=tmp_path / "a")) as a,
-            open_node(near(a, trace=tmp_path / "b")) as b,
-        ):
-            a.subscribe("news", heard.append)
-            await b.neighbors(1)
-            b.publish("news", b"hello")
-            await until(lambda: bool(heard))
+        async with listening(tmp_path / "a") as a, near(a, tmp_path / "b") as b, a.subscribe("news") as messages:
+            await b.neighbors_up()
+            await b.publish("news", b"hello")
+            await anext(messages)
     kinds_a, kinds_b = ([row["kind"] for row in _rows(tmp_path / name)] for name in "ab")
     assert {JOINED, RECEIVE, DELIVER} <= set(kinds_a) and PUBLISH in kinds_b
     (received,) = (row for row in _rows(tmp_path / "a") if row["kind"] == RECEIVE)
@@ -122,12 +120,12 @@ async def test_a_live_trace_has_the_rows_of_a_simulated_one(tmp_path: Path) -> N
 
 async def test_a_lost_bootstrap_peer_is_dialled_again() -> None:
     with trio.fail_after(DEADLINE_S):
-        async with open_node(NodeConfig(listen=HERE)) as first:
+        async with listening() as first:
             place, identity = first.host.addresses[0], first.host.identity
-            async with open_node(near(first)) as node:
-                await node.neighbors(1)
+            async with near(first) as node:
+                await node.neighbors_up()
                 await first.host.close()
-                await until(lambda: not node.router.overlay.neighbors)
+                await until(lambda: not node.neighbors)
                 async with open_host(identity, listen=[place.without_peer()]):
                     await until(lambda: bool(node.host.links))
 
@@ -172,7 +170,7 @@ async def test_a_damaged_key_opens_nothing(tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(b"nonsense")
     (tmp_path / "key").chmod(0o600)
     with pytest.raises(UsageError):
-        async with open_node(NodeConfig(key=tmp_path / "key")):
+        async with PubSub.open(key=tmp_path / "key"):
             pass
 
 

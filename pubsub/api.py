@@ -1,0 +1,259 @@
+"""The API that applications see, over any stack.
+
+    async with PubSub.open(bootstrap=[...]) as node:
+        async with node.subscribe("chat") as messages:
+            await node.publish("chat", b"hello")
+            async for message in messages:
+                print(message.source, message.data)
+
+A node is a host, a stack of the registry on it, and this: subscriptions with a buffer each, validators a topic, and
+publishing with back-pressure. Messages are signed, and what is not goes no further. Several subscriptions of a topic each
+get every message; the node's own come back too. Bootstrap peers are what the overlay begins with.
+
+Below it asks for `peer.host` and `peer.driver`. Promises: leaving a block leaves no task behind, and what was published
+is sent before the node closes. Bounds: those of subscriptions and validators, and `backlog` bytes published ahead of the
+network.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import trio
+
+from peer.address import Address
+from peer.driver import Driver, run_stack
+from peer.errors import UsageError, alone
+from peer.host import Host, HostConfig, open_host
+from peer.ids import Identity, peer_text
+from peer.machine import Peer
+from peer.trace import Tracer
+from pubsub import stacks
+from pubsub.message import Interest, Publication, Verdict
+from pubsub.ordering.fifo import Fifo
+from pubsub.router import Router
+from pubsub.signing import Signing
+from pubsub.subscription import Full, Subscription, message
+from pubsub.validate import CONCURRENCY, Answer, Judge, Validator
+
+DEFAULT_STACK = "static/flood"
+ANYWHERE = ("/ip4/0.0.0.0/tcp/0",)
+PATIENCE_S = 0.05
+
+Ordered: TypeAlias = Literal["none", "fifo"]
+
+
+@dataclass(frozen=True)
+class PubSubConfig:
+    """What is seldom changed; `overlay` and `router` are the stack's own options."""
+
+    trace: Path | None = None
+    state: Path | None = None  # what machines keep over a restart
+    signed: bool = True  # False where everybody is trusted: then nothing is signed or checked
+    size: int = 1 << 16  # bytes of a message's data; some peers of other libraries take no more
+    backlog: int = 1 << 18
+    overlay: stacks.Options = field(default_factory=dict)
+    router: stacks.Options = field(default_factory=dict)
+    host: HostConfig = field(default_factory=HostConfig)
+
+
+class Desk:
+    """What stands above the router (its App): hands publications to subscriptions, and asks validators."""
+
+    validates = True
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.subscriptions: dict[str, list[Subscription]] = {}
+        self.validators: dict[str, Validator] = {}
+        self.in_force: dict[str, trio.Event] = {}
+        self.changed = trio.Event()
+
+    def validate(self, sender: Peer, publication: Publication, answer: Answer) -> None:
+        validator = self.validators.get(publication.topic)
+        if validator is None:
+            self._accept(publication.topic, answer)
+        else:
+            validator.ask(publication, partial(self._judged, publication.topic, answer))
+
+    def deliver(self, publication: Publication) -> None:
+        several = self.subscriptions.get(publication.topic)
+        if several:
+            found = message(publication)
+            self.counts["delivered"] += 1
+            self.counts["dropped"] += sum(not subscription.put(found) for subscription in several)
+
+    def joined(self, interest: Interest) -> None:
+        if isinstance(interest, str):
+            self.in_force.setdefault(interest, trio.Event()).set()
+
+    def neighbor_up(self, peer: Peer) -> None:
+        self.changed.set()
+        self.changed = trio.Event()
+
+    def neighbor_down(self, peer: Peer, reason: str) -> None:
+        self.neighbor_up(peer)
+
+    def _judged(self, topic: str, answer: Answer, verdict: Verdict) -> None:
+        if verdict is Verdict.ACCEPT:
+            self._accept(topic, answer)
+        else:
+            self.counts["refused"] += 1
+            answer(verdict)
+
+    def _accept(self, topic: str, answer: Answer) -> None:
+        """A subscription that waits makes the verdict wait, and with it the message."""
+        blocking = next((each for each in self.subscriptions.get(topic, ()) if each.blocks), None)
+        if blocking is None:
+            answer(Verdict.ACCEPT)
+        else:
+            blocking.when_there_is_room(partial(self._accept, topic, answer))
+
+
+class PubSub:
+    """A node; made by `open`."""
+
+    def __init__(self, host: Host, driver: Driver, desk: Desk, nursery: trio.Nursery, config: PubSubConfig) -> None:
+        order = driver.machines[-1]
+        assert isinstance(order, Fifo)
+        self.host = host
+        self.driver = driver
+        self.config = config
+        self.router: Router = order.router
+        self._order = order
+        self._desk = desk
+        self._nursery = nursery
+        self.router.overlay.watchers.append(desk)
+
+    @staticmethod
+    @asynccontextmanager
+    async def open(
+        stack: str = DEFAULT_STACK,
+        *,
+        bootstrap: Sequence[str] = (),
+        listen: Sequence[str] = ANYWHERE,
+        key: Path | None = None,
+        config: PubSubConfig | None = None,
+    ) -> AsyncIterator[PubSub]:
+        """Everything is checked before anything is opened; at the end links close after what was sent.
+
+        `key` is a file, made on first use; without it the node is somebody else at each start.
+        """
+        config = config or PubSubConfig()
+        kind = stacks.find(stack, config.overlay, config.router, live=True)
+        contacts = [_contact(text) for text in bootstrap]
+        identity = Identity.load(key) if key is not None else Identity.new()
+        signing = Signing(identity) if config.signed else None
+        desk = Desk()
+        build = kind.node([peer for peer, _ in contacts], desk, signing, Fifo)
+        with alone(), _tracing(config.trace, stack) as tracer:
+            async with open_host(identity, listen=listen, config=config.host) as host, trio.open_nursery() as nursery:
+                for peer, address in contacts:
+                    host.learn(peer, [address])
+                async with run_stack(host, build, tracer=tracer, folder=config.state) as driver:
+                    yield PubSub(host, driver, desk, nursery, config)
+                nursery.cancel_scope.cancel()
+
+    @property
+    def peer(self) -> str:
+        return peer_text(self.host.peer)
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where others reach this node: what they give as `bootstrap`."""
+        return [str(address) for address in self.host.addresses]
+
+    @property
+    def neighbors(self) -> list[str]:
+        return [peer_text(peer) for peer in self.router.overlay.neighbors if isinstance(peer, bytes)]
+
+    @asynccontextmanager
+    async def subscribe(
+        self, topic: str, *, order: Ordered = "none", buffer: int = 256, when_full: Full = "drop oldest"
+    ) -> AsyncIterator[Subscription]:
+        """Begins when the subscription is in force, and ends with the block.
+
+        `when_full`: see `pubsub.subscription`. With `fifo` the messages of each source come in the order of their
+        publishing, if the source has subscribed with it too: the order is made there.
+        """
+        if order not in ("none", "fifo"):
+            raise UsageError(f"order is {order!r}; choose none or fifo")
+        subscription = Subscription(topic, buffer, when_full)
+        if order == "fifo":
+            self._order.open(topic)
+        self._desk.subscriptions.setdefault(topic, []).append(subscription)
+        try:
+            in_force = self._desk.in_force.setdefault(topic, trio.Event())
+            self.router.join(topic)
+            await in_force.wait()
+            yield subscription
+        finally:
+            self._unsubscribe(subscription)
+
+    async def publish(self, topic: str, data: bytes) -> str:
+        """Gives the message's id. Waits while too much has not left yet, and for own subscriptions that wait."""
+        if len(data) > self.config.size:
+            raise UsageError(f"{len(data)} bytes are over the limit of {self.config.size} a message")
+        await trio.lowlevel.checkpoint()
+        for subscription in list(self._desk.subscriptions.get(topic, ())):
+            await subscription.room()
+        await self.flushed(self.config.backlog)
+        self._desk.counts["published"] += 1
+        return message(self._order.publish(topic, data)).id
+
+    def validate(self, topic: str, judge: Judge, *, concurrency: int = CONCURRENCY) -> None:
+        """Ask `judge` before a message of somebody else is passed on or delivered; see `pubsub.validate`."""
+        self._desk.validators[topic] = Validator(judge, concurrency, self._nursery, self._desk.counts)
+
+    async def neighbors_up(self, count: int = 1) -> None:
+        """Wait until there are so many neighbours."""
+        while len(self.router.overlay.neighbors) < count:
+            await self._desk.changed.wait()
+
+    async def flushed(self, below: int = 1) -> None:
+        """Wait until less than so many bytes wait to leave to any neighbour."""
+        env = self.router.env
+        while max(map(env.backlog, self.router.overlay.everyone), default=0) >= below:
+            await trio.sleep(PATIENCE_S)
+
+    def stats(self) -> dict[str, int]:
+        """What there is now, and what has happened since the node was opened."""
+        held = sum(len(each) for several in self._desk.subscriptions.values() for each in several)
+        now = {"neighbors": len(self.router.overlay.neighbors), "links": len(self.host.links), "held": held}
+        return {**now, "pending": self.router.pending, "late": self._order.late, **self._desk.counts}
+
+    def _unsubscribe(self, subscription: Subscription) -> None:
+        several = self._desk.subscriptions[subscription.topic]
+        several.remove(subscription)
+        subscription.close()
+        if not several:
+            del self._desk.subscriptions[subscription.topic]
+            self._desk.in_force.pop(subscription.topic, None)
+            self.router.leave(subscription.topic)
+
+
+@contextmanager
+def _tracing(folder: Path | None, stack: str) -> Iterator[Tracer | None]:
+    if folder is None:
+        yield None
+        return
+    tracer = Tracer(folder, manifest={"stack": stack, "live": True, "clock": "wall"})
+    try:
+        yield tracer
+    except BaseException as error:
+        tracer.abort(str(error) or type(error).__name__)
+        raise
+    tracer.close()
+
+
+def _contact(text: str) -> tuple[bytes, Address]:
+    address = Address.parse(text)
+    if address.peer is None:
+        raise UsageError(f"the bootstrap address {text} does not say whom to expect there; it must end in /p2p/PEER-ID")
+    return address.peer, address

@@ -1,0 +1,499 @@
+"""Plumtree: epidemic broadcast trees (Leitao, Pereira and Rodrigues, SRDS 2007; report DI-FCUL TR-07-14).
+
+Payloads are pushed along eager links, which come to form a tree. The other links are lazy: they carry announcements alone,
+by which a node finds out that a payload does not come, and asks an announcer for it. That request makes the link eager,
+so the tree mends itself; a second copy makes a link lazy, so it has no cycles. All links begin as eager.
+- GOSSIP, first copy: sender becomes eager; after validation the payload goes to the other eager links, an IHAVE to the lazy.
+- GOSSIP, later copy: sender becomes lazy and gets a PRUNE. PRUNE: sender becomes lazy.
+- IHAVE of an unknown id: wait `first_wait` for the payload, then GRAFT an announcer every `second_wait`, each in its turn.
+- GRAFT: sender becomes eager, and gets the payload if it is asked for and still held.
+- Optimisation: a payload that took `threshold` hops more than an earlier announcement says changes to that announcer's link.
+
+Beyond the paper: an announcer is asked again (`graft_tries`), since a GRAFT may be lost; a neighbour that comes up hears of
+all that is held (SUMMARY), which mends partitions; announcements are batched under load; and, as an option, each source
+has a tree of its own. A peer that is no neighbour is answered by the same rules, but is never eager or lazy.
+
+Below it needs neighbours. Above it promises each message once while its id is remembered; subscriptions filter what is
+delivered, not what is forwarded.
+Bounds: PlumtreeConfig has those of payloads held (`Held`), of ids announced and not come (`Missing`) and of trees; ANNOUNCERS
+of one id; IDS in one message; what waits for a link to drain (`owed`, `unsent`) is part of what is held, and ends with the
+link; `shortcuts` are as many as pending validations; ids seen in `pubsub.seen`. Two timers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, takewhile
+from typing import Annotated, ClassVar, TypeAlias
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from overlays.overlay import Overlay
+from peer.errors import UsageError
+from peer.machine import MS, SECOND, Env, Lane, Message, MessageId, Peer, Timer, upon
+from peer.trace import DUPLICATE, GRAFT, PRUNE
+from pubsub.message import Attributes, OrderHeader, Publication
+from pubsub.router import App, Role, Router
+from pubsub.seen import LIMIT, TTL, Seen
+
+PROTOCOL = "/weft/plumtree/1.0.0"
+
+IDS = 1_024  # in one message; more is a fault of the peer
+ROUNDS = 1 << 15  # more hops than any path has
+ANNOUNCERS = 16  # of one missing id; further ones are not remembered
+BURST = 1 << 18  # bytes on a link, beyond which payloads that were asked for wait until it has drained
+
+Round: TypeAlias = Annotated[int, Meta(ge=0, le=ROUNDS)]
+"""How many links a payload has crossed when it comes over this one; the publisher's own neighbours get 1."""
+Age: TypeAlias = Annotated[int, Meta(ge=0)]
+Ids: TypeAlias = Annotated[tuple[MessageId, ...], Meta(max_length=IDS)]
+
+
+class Gossip(Message, frozen=True, tag=0):
+    """A publication, spread out so that its id and topic are on the wire once."""
+
+    lane: ClassVar[Lane] = Lane.PAYLOAD
+
+    id: MessageId
+    topic: str
+    data: bytes
+    order: OrderHeader | None
+    attributes: Attributes
+    signature: bytes
+    key: bytes
+    round: Round
+
+    @classmethod
+    def of(cls, p: Publication, hops: int) -> Gossip:
+        return cls(p.id, p.topic, p.data, p.order, p.attributes, p.signature, p.key, hops)
+
+    def publication(self) -> Publication:
+        return Publication(self.id, self.topic, self.data, self.order, self.attributes, self.signature, self.key)
+
+    def weight(self) -> int:
+        """About its bytes; exactly would be to encode it, which costs more than keeping it."""
+        texts = len(self.data) + len(self.topic.encode()) + len(self.signature) + len(self.key)
+        attributes = sum(len(name) + len(str(value)) for name, value in self.attributes)
+        return texts + attributes + 64 * (1 + len(self.order.dependencies) if self.order else 1)
+
+
+class IHave(Message, frozen=True, tag=1):
+    """On the lazy lane: behind payloads on a slow link, so that a loaded network asks for less; what is dropped is said later."""
+
+    lane: ClassVar[Lane] = Lane.LAZY
+
+    announced: Annotated[tuple[tuple[MessageId, Round], ...], Meta(max_length=IDS)]
+
+
+class Graft(Message, frozen=True, tag=2):
+    """`payload` false only makes the link eager; the ids then say in which trees."""
+
+    ids: Ids
+    payload: bool = True
+
+
+class Prune(Message, frozen=True, tag=3):
+    """`id` is the message that came twice or a long way; it says in which tree."""
+
+    id: MessageId
+
+
+class Summary(Message, frozen=True, tag=4):
+    """What is held, newest first, with the microseconds since it came: a node leaves out what is older than itself."""
+
+    lane: ClassVar[Lane] = Lane.LAZY
+
+    held: Annotated[tuple[tuple[MessageId, Age], ...], Meta(max_length=IDS)]
+
+
+@dataclass(frozen=True)
+class PlumtreeConfig:
+    """Times in microseconds. The paper gives no times: it asks for waits that fit the diameter and the round trip."""
+
+    first_wait: int = SECOND  # a guess, as in Babel's Plumtree: a tree of 15 hops of 50 ms, less the shortest way
+    second_wait: int = 500 * MS  # the paper: shorter, about a round trip to a neighbour; half a second is a guess
+    graft_tries: int = 3  # a guess; the paper asks each announcer once
+    threshold: int = 7  # the paper's evaluation: 3 for one sender, 7 for many; 0 never optimises
+    batch: int = 5 * MS  # a guess, as in iroh-gossip; the paper's own runs announce at once, which is 0
+    per_source: bool = False  # the paper discusses both, and measures the shared tree
+    trees: int = 1_024  # a guess; the longest unused is forgotten, which costs a flood
+    summary: bool = True  # not in the paper
+    held_messages: int = IDS  # a guess: what fits one SUMMARY
+    held_bytes: int = 16 << 20  # a guess
+    held_age: int = 30 * SECOND  # as in iroh-gossip; must outlast all GRAFTs, and not the ids seen
+    missing: int = 4_096  # a guess: ids announced and not come
+    missing_each: int = 1_024  # of them, by one announcer: a guess, so that one liar leaves room for others
+
+    def __post_init__(self) -> None:
+        least = {"first_wait": 1, "second_wait": 1, "graft_tries": 1, "threshold": 0, "batch": 0, "trees": 1}
+        least |= {"held_messages": 1, "held_bytes": 1, "missing": 1, "missing_each": 1}
+        for name, bound in least.items():
+            if getattr(self, name) < bound:
+                raise UsageError(f"{name} is {getattr(self, name)}; it must be {bound} at least")
+        if self.held_messages > LIMIT // 2 or self.held_age > TTL:
+            raise UsageError(f"{LIMIT // 2} messages and {TTL} us are the most to hold: ids are forgotten then, and would be new")
+        if self.held_age <= self.first_wait + self.graft_tries * self.second_wait:
+            raise UsageError(f"held_age is {self.held_age} us; it must outlast first_wait and graft_tries times second_wait")
+
+
+DEFAULT = PlumtreeConfig()
+
+
+class Tree:
+    """Which neighbours are eager, which lazy. Tuples, for `Env.send_all`: they are read far more often than they change."""
+
+    __slots__ = ("eager", "lazy")
+
+    def __init__(self, neighbors: Iterable[Peer]) -> None:
+        self.eager: tuple[Peer, ...] = tuple(neighbors)
+        self.lazy: tuple[Peer, ...] = ()
+
+    def make_eager(self, peer: Peer) -> None:
+        if peer in self.lazy:
+            self.lazy = _without(self.lazy, peer)
+            self.eager += (peer,)
+
+    def make_lazy(self, peer: Peer) -> None:
+        if peer in self.eager:
+            self.eager = _without(self.eager, peer)
+            self.lazy += (peer,)
+
+    def remove(self, peer: Peer) -> None:
+        self.eager, self.lazy = _without(self.eager, peer), _without(self.lazy, peer)
+
+
+class Held:
+    """Payloads kept for those who ask, as they came; the oldest go first, by number, bytes and age."""
+
+    __slots__ = ("bytes", "config", "messages", "order")
+
+    def __init__(self, config: PlumtreeConfig) -> None:
+        self.config = config
+        self.messages: dict[MessageId, Gossip] = {}
+        self.order: deque[tuple[int, int, MessageId]] = deque()
+        self.bytes = 0
+
+    def add(self, m: Gossip, now: int) -> None:
+        weight = m.weight()
+        self.messages[m.id] = m
+        self.order.append((now, weight, m.id))
+        self.bytes += weight
+        self.expire(now)
+
+    def expire(self, now: int) -> None:
+        config, order = self.config, self.order
+        while order and (
+            len(order) > config.held_messages or self.bytes > config.held_bytes or order[0][0] + config.held_age <= now
+        ):
+            _, weight, id = order.popleft()
+            self.bytes -= weight
+            del self.messages[id]
+
+    def newest(self, now: int) -> Iterator[tuple[MessageId, int]]:
+        self.expire(now)
+        return ((id, now - t) for t, _, id in reversed(self.order))
+
+
+class Missing:
+    """An id that was announced and has not come; who announced it, in order of asking, and how often each may still be asked."""
+
+    __slots__ = ("announcers", "due", "nearest", "opener", "round")
+
+    def __init__(self, opener: Peer, due: int) -> None:
+        self.opener = opener
+        self.due = due
+        self.announcers: dict[Peer, int] = {}
+        self.nearest = opener
+        self.round = ROUNDS + 1
+
+    def announced(self, peer: Peer, hops: int, tries: int) -> None:
+        if peer not in self.announcers and len(self.announcers) < ANNOUNCERS:
+            self.announcers[peer] = tries
+        if hops < self.round:
+            self.nearest, self.round = peer, hops
+
+    def next(self) -> Peer | None:
+        """Whom to ask now: the first of the line, which goes to its end unless it was asked often enough."""
+        peer = next(iter(self.announcers), None)
+        if peer is not None and (left := self.announcers.pop(peer) - 1):
+            self.announcers[peer] = left
+        return peer
+
+
+class Plumtree(Router):
+    """`awaited` and `asked` are the missing ids in their first and second wait, each in order of their ends."""
+
+    __slots__ = (
+        "announced_at", "asked", "awaited", "began", "config", "held", "lazy_queue", "neighbors", "opened", "owed", "queue_timer",
+        "seen", "shortcuts", "timer", "tree", "trees", "unsent",
+    )  # fmt: skip
+
+    protocols = (PROTOCOL,)
+
+    def __init__(self, env: Env, overlay: Overlay, app: App, config: PlumtreeConfig = DEFAULT, role: Role = Role.PEER) -> None:
+        super().__init__(env, overlay, app, role)
+        self.config = config
+        self.began = env.now()
+        self.neighbors: dict[Peer, None] = {}
+        self.tree = Tree(())  # the shared one
+        self.trees: dict[Peer, Tree] = {}  # by source, longest unused first
+        self.seen = Seen()
+        self.held = Held(config)
+        self.awaited: dict[MessageId, Missing] = {}
+        self.asked: dict[MessageId, Missing] = {}
+        self.opened: dict[Peer, int] = {}  # how many of them each peer was the first to announce
+        self.timer: Timer | None = None
+        self.shortcuts: dict[MessageId, Peer] = {}  # what the optimisation will do once the message is accepted
+        self.lazy_queue: dict[Peer, dict[MessageId, int]] = {}
+        self.announced_at = -config.batch
+        self.queue_timer: Timer | None = None
+        self.owed: dict[Peer, dict[MessageId, None]] = {}  # payloads asked for, that wait for the link to drain
+        self.unsent: dict[Peer, dict[MessageId, None]] = {}  # what never left, to be announced when it has drained
+
+    # The tree: gossip, prune.
+
+    def _spread(self, publication: Publication) -> None:
+        self.seen.note(publication.id, self.env.now())
+        self._push(Gossip.of(publication, 0), self.env.me)
+
+    @upon(Gossip)
+    def _gossip(self, sender: Peer, m: Gossip) -> None:
+        tree = self._tree(m.id)
+        if m.id in self.seen or not self.seen.note(m.id, self.env.now()):
+            if self.tracing:
+                self.trace(DUPLICATE, m.topic, m.id, sender)
+            self._prune(tree, sender, m.id, m.topic)
+        else:
+            tree.make_eager(sender)
+            self._came(m)
+            self._received(sender, m.publication(), m.round)
+
+    @upon(Prune)
+    def _pruned(self, sender: Peer, m: Prune) -> None:
+        self._tree(m.id).make_lazy(sender)
+
+    def _accepted(self, sender: Peer, publication: Publication, hops: int | None) -> None:
+        """The optimisation comes after the push: who is nearer to the source has this message, and needs no copy."""
+        assert hops is not None
+        self._push(Gossip.of(publication, hops), sender)
+        nearest = self.shortcuts.pop(publication.id, None)
+        if nearest is not None and nearest in self.neighbors:
+            tree = self._tree(publication.id)
+            self._graft(nearest, (publication.id,), payload=False)
+            self._prune(tree, sender, publication.id, publication.topic)
+        super()._accepted(sender, publication, hops)
+
+    def _push(self, m: Gossip, sender: Peer) -> None:
+        tree, onward = self._tree(m.id), min(m.round + 1, ROUNDS)
+        self.held.add(m, self.env.now())
+        if tree.eager and tree.eager != (sender,):
+            self.env.send_all(tree.eager, replace(m, round=onward), sender)
+        if tree.lazy and tree.lazy != (sender,):
+            self._announce(tree.lazy, m.id, onward, sender)
+
+    def _prune(self, tree: Tree, peer: Peer, id: MessageId, topic: str) -> None:
+        tree.make_lazy(peer)
+        self.trace(PRUNE, topic, id, peer)
+        self.env.send(peer, Prune(id))
+
+    def _tree(self, id: MessageId) -> Tree:
+        if not self.config.per_source:
+            return self.tree
+        tree = self.trees.pop(id.source, None) or Tree(self.neighbors)
+        self.trees[id.source] = tree
+        if len(self.trees) > self.config.trees:
+            del self.trees[next(iter(self.trees))]
+        return tree
+
+    # Announcements, and what they lead to: ihave, the waits, graft.
+
+    def _announce(self, peers: tuple[Peer, ...], id: MessageId, hops: int, sender: Peer) -> None:
+        """At once when the last announcement is `batch` ago, so that a quiet network pays no timer; else with those to come."""
+        now = self.env.now()
+        if self.queue_timer is None and now - self.announced_at >= self.config.batch:
+            self.announced_at = now
+            self.env.send_all(peers, IHave(((id, hops),)), sender)
+            return
+        for peer in peers:
+            if peer != sender:
+                self.lazy_queue.setdefault(peer, {})[id] = hops
+        if self.queue_timer is None:
+            self.queue_timer = self.env.after(self.announced_at + self.config.batch - now, self._batch_full)
+        elif any(len(queued) >= IDS for queued in self.lazy_queue.values()):
+            self.queue_timer.cancel()
+            self._batch_full()
+
+    def _batch_full(self) -> None:
+        queue, self.lazy_queue, self.queue_timer = self.lazy_queue, {}, None
+        self.announced_at = self.env.now()
+        for peer, queued in queue.items():
+            self.env.send(peer, IHave(tuple(queued.items())))
+
+    @upon(IHave)
+    def _ihave(self, sender: Peer, m: IHave) -> None:
+        for id, hops in m.announced:
+            self._announced(sender, id, hops)
+
+    @upon(Summary)
+    def _summary(self, sender: Peer, m: Summary) -> None:
+        up_for = self.env.now() - self.began
+        for id, age in m.held:
+            if age <= up_for:
+                self._announced(sender, id, ROUNDS)
+
+    def _announced(self, sender: Peer, id: MessageId, hops: int) -> None:
+        if id in self.seen or id in self.seen.old:
+            return
+        missing = self.awaited.get(id) or self.asked.get(id)
+        if missing is None:
+            config, opened = self.config, self.opened.get(sender, 0)
+            if opened >= config.missing_each or len(self.awaited) + len(self.asked) >= config.missing:
+                return
+            self.opened[sender] = opened + 1
+            missing = self.awaited[id] = Missing(sender, self.env.now() + config.first_wait)
+        missing.announced(sender, hops, self.config.graft_tries)
+        if self.timer is None:
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        """For the first wait to end. A later one never ends earlier, so only `_overdue` has to set it anew."""
+        ends = [missing.due for waiting in (self.awaited, self.asked) for missing in islice(waiting.values(), 1)]
+        if ends:
+            due = min(ends)
+            self.timer = self.env.after(max(0, due - self.env.now()), self._overdue, due)
+
+    def _overdue(self, due: int) -> None:
+        """What was due when the timer was set is due now, whatever the clock says: timers may be early."""
+        wanted: dict[Peer, list[MessageId]] = {}
+        over = [self._over(self.awaited, due), self._over(self.asked, due)]
+        for id, missing in [pair for pairs in over for pair in pairs]:
+            peer = missing.next()
+            if peer is None:  # nobody is left to ask; an announcement to come begins it all again
+                self._closed(missing)
+            else:
+                missing.due = self.env.now() + self.config.second_wait
+                self.asked[id] = missing
+                wanted.setdefault(peer, []).append(id)
+        self.timer = None
+        self._set_timer()
+        for peer, ids in wanted.items():
+            for some in _chunks(ids):
+                self._graft(peer, some, payload=True)
+
+    def _over(self, waiting: dict[MessageId, Missing], due: int) -> list[tuple[MessageId, Missing]]:
+        over = list(takewhile(lambda pair: pair[1].due <= due, waiting.items()))
+        for id, _ in over:
+            del waiting[id]
+        return over
+
+    def _graft(self, peer: Peer, ids: Sequence[MessageId], payload: bool) -> None:
+        for id in ids:
+            self._tree(id).make_eager(peer)
+            self.trace(GRAFT, None, id, peer)
+        self.env.send(peer, Graft(tuple(ids), payload))
+
+    @upon(Graft)
+    def _grafted(self, sender: Peer, m: Graft) -> None:
+        for id in m.ids:
+            self._tree(id).make_eager(sender)
+        if m.payload:
+            self.held.expire(self.env.now())
+            self._keep(self.owed, sender, m.ids)
+            self._pay(sender)
+
+    def _pay(self, peer: Peer) -> None:
+        """Send what was asked for, while the link takes it: a whole partition's messages at once would overload it."""
+        owed = self.owed.pop(peer, {})
+        while owed and self.env.backlog(peer) < BURST:
+            id = next(iter(owed))
+            del owed[id]
+            if (m := self.held.messages.get(id)) is not None:
+                self.env.send(peer, replace(m, round=min(m.round + 1, ROUNDS)))
+        if owed:
+            self.owed[peer] = owed
+
+    def _came(self, m: Gossip) -> None:
+        """It is missing no more; if another was to bring it by a way shorter by `threshold`, that will be the better link."""
+        missing = self.awaited.pop(m.id, None) or self.asked.pop(m.id, None)
+        if missing is None:
+            return
+        self._closed(missing)
+        if self.config.threshold and m.round - missing.round >= self.config.threshold:
+            self.shortcuts[m.id] = missing.nearest
+            if len(self.shortcuts) > self.pending_limit:  # of messages that were rejected
+                del self.shortcuts[next(iter(self.shortcuts))]
+
+    def _closed(self, missing: Missing) -> None:
+        left = self.opened.pop(missing.opener) - 1
+        if left:
+            self.opened[missing.opener] = left
+
+    # Neighbours and links.
+
+    def neighbor_up(self, peer: Peer) -> None:
+        self.neighbors[peer] = None
+        for tree in (self.tree, *self.trees.values()):
+            tree.remove(peer)
+            tree.eager += (peer,)
+        if self.config.summary:
+            self._send_summary(peer)
+
+    def neighbor_down(self, peer: Peer, reason: str) -> None:
+        self.neighbors.pop(peer, None)
+        for tree in (self.tree, *self.trees.values()):
+            tree.remove(peer)
+        for waiting in (self.awaited, self.asked):
+            for missing in waiting.values():
+                missing.announcers.pop(peer, None)
+        self._forget_queued(peer)
+
+    def link_down(self, peer: Peer, incarnation: int, reason: str) -> None:
+        self._forget_queued(peer)
+
+    def _forget_queued(self, peer: Peer) -> None:
+        for queue in (self.lazy_queue, self.owed, self.unsent):
+            queue.pop(peer, None)
+
+    def _send_summary(self, peer: Peer) -> None:
+        if held := tuple(islice(self.held.newest(self.env.now()), IDS)):
+            self.env.send(peer, Summary(held))
+
+    def dropped(self, peer: Peer, msg: Message) -> None:
+        """What would have told a neighbour of a message is told when the link has drained.
+
+        The others need no help: a GRAFT is sent again after the second wait, a PRUNE after the next copy.
+        """
+        match msg:
+            case Gossip():
+                ids = [msg.id]
+            case IHave():
+                ids = [id for id, _ in msg.announced]
+            case Summary():
+                ids = [id for id, _ in msg.held]
+            case _:
+                return
+        if peer in self.neighbors:
+            self._keep(self.unsent, peer, ids)
+
+    def _keep(self, queue: dict[Peer, dict[MessageId, None]], peer: Peer, ids: Sequence[MessageId]) -> None:
+        """Only what is held now, so that a link which never drains holds no more."""
+        messages = self.held.messages
+        queue[peer] = {id: None for id in (*queue.get(peer, ()), *ids) if id in messages}
+
+    def drained(self, peer: Peer) -> None:
+        unsent = self.unsent.pop(peer, {})
+        messages = self.held.messages
+        for ids in _chunks([id for id in unsent if id in messages]):
+            self.env.send(peer, IHave(tuple((id, min(messages[id].round + 1, ROUNDS)) for id in ids)))
+        self._pay(peer)
+
+
+def _without(peers: tuple[Peer, ...], peer: Peer) -> tuple[Peer, ...]:
+    return tuple(other for other in peers if other != peer)
+
+
+def _chunks(ids: Sequence[MessageId]) -> Iterator[Sequence[MessageId]]:
+    return (ids[start : start + IDS] for start in range(0, len(ids), IDS))

@@ -1,0 +1,245 @@
+"""What the API promises an application: buffers and their policies, validators, back-pressure, FIFO, limits."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+
+from peer.errors import UsageError
+from peer.fake import FakeEnv
+from peer.machine import SECOND, MessageId
+from pubsub.api import PubSub, PubSubConfig
+from pubsub.flood import Flood
+from pubsub.message import OrderHeader, Publication, Verdict
+from pubsub.ordering.fifo import HELD, Fifo
+from pubsub.subscription import Full
+from tests.pubsub.test_flood import Given, Judge
+
+HERE = ("/ip4/127.0.0.1/tcp/0",)
+STACK = "static/flood"
+DEADLINE_S = 60
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[tuple[PubSub, PubSub]]:
+    with trio.fail_after(DEADLINE_S):
+        async with PubSub.open(STACK, listen=HERE) as a, PubSub.open(STACK, bootstrap=a.addresses, listen=()) as b:
+            await a.neighbors_up()
+            await b.neighbors_up()
+            yield a, b
+
+
+async def until_delivered(node: PubSub, count: int) -> None:
+    while node.stats().get("delivered", 0) < count:
+        await trio.sleep(0.002)
+
+
+# Buffers.
+
+
+@pytest.mark.parametrize(("policy", "kept"), [("drop oldest", [b"2", b"3"]), ("drop newest", [b"0", b"1"])])
+async def test_a_full_buffer_drops_as_told_and_counts(pair: tuple[PubSub, PubSub], policy: Full, kept: list[bytes]) -> None:
+    a, b = pair
+    async with a.subscribe("news", buffer=2, when_full=policy) as messages:
+        for number in range(4):
+            await b.publish("news", b"%d" % number)
+        await until_delivered(a, 4)
+        assert [(await anext(messages)).data for _ in range(2)] == kept
+        assert messages.dropped == a.stats()["dropped"] == 2
+
+
+async def test_a_subscription_that_waits_loses_nothing(pair: tuple[PubSub, PubSub]) -> None:
+    a, b = pair
+    async with a.subscribe("news", buffer=2, when_full="wait") as messages:
+        for number in range(50):
+            await b.publish("news", b"%d" % number)
+        await until_delivered(a, 2)
+        assert a.stats()["held"] == 2
+        assert [(await anext(messages)).data for _ in range(50)] == [b"%d" % number for number in range(50)]
+        assert messages.dropped == 0
+
+
+async def test_leaving_a_subscription_lets_what_waited_for_it_go_on(pair: tuple[PubSub, PubSub]) -> None:
+    a, b = pair
+    async with a.subscribe("news", buffer=10) as other:
+        async with a.subscribe("news", buffer=1, when_full="wait"):
+            for number in range(5):
+                await b.publish("news", b"%d" % number)
+            await until_delivered(a, 1)
+        assert [(await anext(other)).data for _ in range(5)] == [b"%d" % number for number in range(5)]
+
+
+async def test_publishing_waits_for_an_own_subscription_that_waits() -> None:
+    async with PubSub.open(STACK, listen=()) as node, node.subscribe("t", buffer=1, when_full="wait") as messages:
+        await node.publish("t", b"1")
+        with trio.move_on_after(0.05) as limit:
+            await node.publish("t", b"2")
+        assert limit.cancelled_caught
+        assert (await anext(messages)).data == b"1"
+        await node.publish("t", b"3")
+        assert (await anext(messages)).data == b"3"
+
+
+async def test_iteration_ends_with_the_subscription() -> None:
+    async with PubSub.open(STACK, listen=()) as node:
+        async with node.subscribe("t") as messages:
+            await node.publish("t", b"last")
+        assert [message.data async for message in messages] == [b"last"]
+
+
+# Validators.
+
+
+async def test_validators_plain_and_async_decide_what_is_delivered(pair: tuple[PubSub, PubSub]) -> None:
+    a, b = pair
+
+    async def later(publication: Publication) -> Verdict:
+        await trio.sleep(0.001)
+        return Verdict.ACCEPT if publication.data == b"good" else Verdict.IGNORE
+
+    a.validate("plain", lambda publication: publication.data == b"good")
+    a.validate("async", later)
+    for topic in ("plain", "async"):
+        async with a.subscribe(topic) as messages:
+            await b.publish(topic, b"bad")
+            await b.publish(topic, b"good")
+            assert (await anext(messages)).data == b"good"
+    assert a.stats()["refused"] == 2
+
+
+async def test_a_validator_that_raises_rejects_and_the_node_goes_on(pair: tuple[PubSub, PubSub]) -> None:
+    a, b = pair
+
+    def broken(publication: Publication) -> bool:
+        return 1 / len(publication.data) > 0
+
+    a.validate("t", broken)
+    async with a.subscribe("t") as messages:
+        await b.publish("t", b"")
+        await b.publish("t", b"x")
+        assert (await anext(messages)).data == b"x"
+    assert a.stats()["validator_failed"] == 1
+
+
+async def test_a_slow_validator_is_bounded_and_stops_nobody(pair: tuple[PubSub, PubSub]) -> None:
+    a, b = pair
+    release = trio.Event()
+
+    async def slow(publication: Publication) -> bool:
+        await release.wait()
+        return True
+
+    a.validate("slow", slow, concurrency=2)
+    async with a.subscribe("slow") as slowly, a.subscribe("other") as messages:
+        for number in range(5):
+            await b.publish("slow", b"%d" % number)
+        await b.publish("other", b"through")
+        assert (await anext(messages)).data == b"through"
+        assert a.stats()["validator_busy"] == 3
+        release.set()
+        assert sorted([(await anext(slowly)).data for _ in range(2)]) == [b"0", b"1"]
+
+
+# Limits and mistakes.
+
+
+async def test_mistakes_are_told_at_the_call() -> None:
+    async with PubSub.open(STACK, listen=(), config=PubSubConfig(size=10)) as node:
+        with pytest.raises(UsageError, match="over the limit of 10"):
+            await node.publish("t", bytes(11))
+        for options in ({"buffer": 0}, {"when_full": "explode"}, {"order": "total"}):
+            with pytest.raises(UsageError):
+                async with node.subscribe("t", **options):
+                    pass
+        with pytest.raises(UsageError, match="concurrency"):
+            node.validate("t", lambda publication: True, concurrency=0)
+    with pytest.raises(UsageError, match="/p2p/"):
+        async with PubSub.open(STACK, bootstrap=["/ip4/127.0.0.1/tcp/1"]):
+            pass
+
+
+async def test_cancelling_a_publish_or_a_subscription_leaves_the_node_whole(pair: tuple[PubSub, PubSub]) -> None:
+    a, b = pair
+    with trio.move_on_after(0):
+        async with a.subscribe("t"):
+            await trio.sleep_forever()
+    with trio.move_on_after(0):
+        await b.publish("t", b"never")
+    assert "t" not in a.router.interests
+    async with a.subscribe("t") as messages:
+        await b.publish("t", b"now")
+        assert (await anext(messages)).data == b"now"
+
+
+# FIFO.
+
+
+def fifo() -> tuple[Fifo, FakeEnv, Judge]:
+    app = Judge()
+    router = Flood(FakeEnv(me=0), Given(FakeEnv(me=0)), app)
+    env = FakeEnv(me=0)
+    order = Fifo(env, router, app)
+    order.open("t")
+    return order, env, app
+
+
+def numbered(sequence: int, source: int = 9, topic: str = "t") -> Publication:
+    return Publication(MessageId(source, 1, sequence), topic, b"%d" % sequence, OrderHeader(1, sequence))
+
+
+def test_what_comes_out_of_order_is_held_until_its_turn() -> None:
+    order, _, app = fifo()
+    for sequence in (1, 3, 4, 2, 5):
+        order.deliver(numbered(sequence))
+    assert [publication.data for publication in app.delivered] == [b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_a_hole_is_given_up_after_the_patience_and_what_comes_late_is_not_delivered() -> None:
+    order, env, app = fifo()
+    order.deliver(numbered(1))
+    order.deliver(numbered(3))
+    env.advance(5 * SECOND - 1)
+    assert len(app.delivered) == 1
+    env.advance(1)
+    assert [publication.data for publication in app.delivered] == [b"1", b"3"]
+    order.deliver(numbered(2))
+    assert (len(app.delivered), order.late) == (2, 1)
+
+
+def test_who_joins_late_begins_with_the_lowest_that_came() -> None:
+    order, env, app = fifo()
+    for sequence in (8, 7, 9):
+        order.deliver(numbered(sequence))
+    assert app.delivered == []
+    env.advance(5 * SECOND)
+    assert [publication.data for publication in app.delivered] == [b"7", b"8", b"9"]
+    order.deliver(numbered(10))
+    assert len(app.delivered) == 4
+
+
+def test_sources_do_not_wait_for_each_other_and_other_topics_pass() -> None:
+    order, _, app = fifo()
+    order.deliver(numbered(2, source=1))
+    order.deliver(numbered(1, source=2))
+    order.deliver(numbered(5, topic="plain"))
+    assert [publication.id.source for publication in app.delivered] == [2, 9]
+
+
+def test_what_is_held_is_bounded() -> None:
+    order, _, app = fifo()
+    order.deliver(numbered(1))
+    for sequence in range(3, HELD + 4):
+        order.deliver(numbered(sequence))
+    assert len(app.delivered) == HELD + 2
+
+
+async def test_fifo_over_a_real_network(pair: tuple[PubSub, PubSub]) -> None:
+    a, b = pair
+    async with a.subscribe("t", order="fifo") as messages, b.subscribe("t", order="fifo"):
+        for number in range(20):
+            await b.publish("t", b"%d" % number)
+        heard = [await anext(messages) for _ in range(20)]
+    assert [message.data for message in heard] == [b"%d" % number for number in range(20)]
+    assert [message.publication.order.sequence for message in heard if message.publication.order] == [*range(1, 21)]
