@@ -172,6 +172,20 @@ class Driver:
     def machines(self) -> list[Machine]:
         return [env.machine for env in self.envs]
 
+    @property
+    def requests(self) -> int:
+        return self._requests
+
+    @property
+    def timers(self) -> int:
+        """Set, and neither fired nor cancelled."""
+        return sum(timer.action is not None for _, _, timer in self._timers)
+
+    @property
+    def parked(self) -> int:
+        """Bytes that wait for a dial."""
+        return sum(parcel.size for waiting in self._dials.values() for parcels in waiting.values() for parcel in parcels)
+
     def now(self) -> int:
         return round(trio.current_time() * SECOND)
 

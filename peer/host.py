@@ -174,6 +174,14 @@ class Host:
     def protocols(self) -> tuple[str, ...]:
         return tuple(self._handlers)
 
+    @property
+    def handshakes(self) -> int:
+        return self._handshakes
+
+    @property
+    def dialling(self) -> int:
+        return len(self._dials)
+
     def handle(self, protocol: str, handler: Handler) -> None:
         """Run `handler(stream)` in a task for each stream that a peer opens for the protocol; it is closed at the end."""
         self.push(protocol, partial(self._spawn, handler))

@@ -83,8 +83,8 @@ def _of_host(host: Host) -> Iterator[Family]:
     yield _gauge("weft_links", "Links to peers.", len(links))
     yield Family("weft_links_by_direction", "gauge", "Links to peers, by who dialled.", ways)
     yield _gauge("weft_streams", "Streams on all links.", sum(len(link.streams) for link in links))
-    yield _gauge("weft_handshakes", "Handshakes under way.", host._handshakes)
-    yield _gauge("weft_dials", "Peers that are being dialled.", len(host._dials))
+    yield _gauge("weft_handshakes", "Handshakes under way.", host.handshakes)
+    yield _gauge("weft_dials", "Peers that are being dialled.", host.dialling)
     yield _gauge("weft_unsent_bytes", "Bytes on their way from the muxers to the kernel.", sum(link.unsent for link in links))
     yield _gauge("weft_known_peers", "Peers whose addresses are remembered.", len(host.known))
 
@@ -97,13 +97,11 @@ def _of_counts(host: Host) -> Iterator[Family]:
 
 def _of_driver(driver: Driver) -> Iterator[Family]:
     queued = sum(outlet.queued for env in driver.envs for outlet in env.outlets.values())
-    parked = sum(parcel.size for waiting in driver._dials.values() for parcels in waiting.values() for parcel in parcels)
-    timers = sum(timer.action is not None for _, _, timer in driver._timers)
     yield _gauge("weft_machines", "Machines of the stack.", len(driver.envs))
     yield _gauge("weft_outbox_bytes", "Bytes of messages that wait in the outboxes of links.", queued)
-    yield _gauge("weft_parked_bytes", "Bytes of messages that wait for a dial.", parked)
-    yield _gauge("weft_timers", "Timers that are set.", timers)
-    yield _gauge("weft_requests", "Requests under way.", driver._requests)
+    yield _gauge("weft_parked_bytes", "Bytes of messages that wait for a dial.", driver.parked)
+    yield _gauge("weft_timers", "Timers that are set.", driver.timers)
+    yield _gauge("weft_requests", "Requests under way.", driver.requests)
     yield _gauge("weft_stack_running", "1, or 0 once the stack has stopped or crashed.", not driver.stopped)
 
 

@@ -106,7 +106,7 @@ def pair(world: LiveWorld) -> tuple[Talker, Talker]:
 # Bounds.
 
 
-async def test_what_waits_for_a_dial_is_bounded_and_the_rest_is_told(world: LiveWorld) -> None:
+async def test_what_waits_for_a_dial_is_bounded_and_the_rest_is_told(world: LiveWorld, autojump_clock: MockClock) -> None:
     one, two = pair(world)
     big = bytes(LIMIT // 4)
     for _ in range(6):
@@ -115,7 +115,7 @@ async def test_what_waits_for_a_dial_is_bounded_and_the_rest_is_told(world: Live
     assert len(two.heard) == 3 and len(one.lost) == 3
 
 
-async def test_a_slow_link_drops_lazy_messages_and_is_given_up_for_others(world: LiveWorld) -> None:
+async def test_a_slow_link_drops_lazy_messages_and_is_given_up_for_others(world: LiveWorld, autojump_clock: MockClock) -> None:
     one, two = pair(world)
     one.env.connect(world.peer(1))
     await world.run(SECOND)
@@ -133,7 +133,7 @@ async def test_a_slow_link_drops_lazy_messages_and_is_given_up_for_others(world:
     assert not two.up
 
 
-async def test_once_a_backlog_is_gone_that_is_told(world: LiveWorld) -> None:
+async def test_once_a_backlog_is_gone_that_is_told(world: LiveWorld, autojump_clock: MockClock) -> None:
     one, two = pair(world)
     one.env.connect(world.peer(1))
     await world.run(SECOND)
@@ -144,7 +144,7 @@ async def test_once_a_backlog_is_gone_that_is_told(world: LiveWorld) -> None:
     assert (one.env.backlog(world.peer(1)), one.drains, len(two.heard)) == (0, 1, 3)
 
 
-async def test_what_is_urgent_overtakes_what_waits(world: LiveWorld) -> None:
+async def test_what_is_urgent_overtakes_what_waits(world: LiveWorld, autojump_clock: MockClock) -> None:
     one, two = pair(world)
     one.env.connect(world.peer(1))
     await world.run(SECOND)
@@ -155,7 +155,7 @@ async def test_what_is_urgent_overtakes_what_waits(world: LiveWorld) -> None:
     assert len(two.heard) == 9 and two.heard[0] == b"now"
 
 
-async def test_a_million_bytes_in_one_message_pass_and_more_are_refused_at_the_call(world: LiveWorld) -> None:
+async def test_a_million_bytes_pass_and_more_are_refused_at_the_call(world: LiveWorld, autojump_clock: MockClock) -> None:
     one, two = pair(world)
     one.env.send(world.peer(1), Order(bytes(1_000_000)))
     await world.run(SECOND)

@@ -1,0 +1,32 @@
+"""Every example is a program that runs, and prints what is said here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PRINTS = {
+    "embed_asyncio.py": "ping 0, ping 1, ping 2\n",
+    "embed_sync.py": "ping 0, ping 1, ping 2\n",
+}
+
+
+@pytest.mark.parametrize("name", PRINTS)
+def test_the_example_prints(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(ROOT / "examples" / name)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, PRINTS[name], "")
+
+
+def test_every_example_is_run() -> None:
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} == set(PRINTS)
