@@ -1,0 +1,254 @@
+"""What a host does for those who mean well: addresses, families, private networks, streams of one's own, the marks."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+import trio
+
+from peer.address import Address
+from peer.errors import PeerError, UsageError, WeftError
+from peer.host import Host, HostConfig, open_host
+from peer.ids import Identity, peer_text
+from peer.link import LiveLink, Stream, StreamError
+from peer.records import read_record
+from peer.transport import DialError
+
+ECHO = "/test/echo/1.0.0"
+FOUR, SIX = "/ip4/127.0.0.1/tcp/0", "/ip6/::1/tcp/0"
+DEADLINE_S = 60
+
+
+def host(listen: str | None = None, config: HostConfig | None = None) -> AbstractAsyncContextManager[Host]:
+    return open_host(Identity.new(), listen=[listen] if listen else [], config=config)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    while not true():
+        await trio.sleep(0.002)
+
+
+async def echo(stream: Stream) -> None:
+    while data := await stream.receive_some():
+        await stream.send_all(data)
+
+
+# Addresses.
+
+
+@pytest.mark.parametrize("listen", [FOUR, SIX])
+async def test_either_family_can_be_listened_on_and_dialled(listen: str) -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with host(listen) as a, host() as b:
+            (address,) = a.addresses
+            assert address.port != 0 and address.peer == a.peer
+            assert await b.ping(address) > 0
+            assert b.links[a.peer].outbound and not a.links[b.peer].outbound
+
+
+async def test_a_host_on_both_families_is_one_peer() -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with open_host(Identity.new(), listen=[FOUR, SIX]) as a, host() as b:
+            first, second = [await b.connect(address) for address in a.addresses]
+            assert first is second and len(a.links) == 1
+
+
+async def test_a_wildcard_stands_for_addresses_that_others_can_dial() -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with host("/ip4/0.0.0.0/tcp/0") as a, host() as b:
+            assert "0.0.0.0" not in {address.host for address in a.addresses}
+            assert await b.ping(a.addresses[0]) > 0
+
+
+async def test_of_several_addresses_one_that_works_is_enough() -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with host(FOUR) as a, host() as b:
+            dead = [Address.parse("/ip4/127.0.0.1/tcp/1"), Address.parse("/dns4/nowhere.invalid/tcp/1")]
+            far = Address.parse("/ip4/192.0.2.1/tcp/9")  # an address that no packet reaches
+            b.learn(a.peer, [*dead, far, a.addresses[0]])
+            assert await b.ping(a.peer) > 0
+
+
+async def test_a_name_is_resolved() -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with host(FOUR) as a, host() as b:
+            name = Address.parse(f"/dns4/localhost/tcp/{a.addresses[0].port}").with_peer(a.peer)
+            assert await b.ping(name) > 0
+
+
+async def test_what_was_tried_is_told_when_nothing_works() -> None:
+    stranger = Identity.new().peer
+    async with host() as b:
+        with pytest.raises(DialError, match="no address"):
+            await b.connect(stranger)
+        with pytest.raises(DialError, match="refused"):
+            await b.connect(Address.parse("/ip4/127.0.0.1/tcp/1").with_peer(stranger))
+        with pytest.raises(DialError, match="only tcp"):
+            await b.connect(Address.parse("/ip4/127.0.0.1/udp/1/quic-v1").with_peer(stranger))
+        for wrong in ("/ip4/127.0.0.1/tcp/1", "127.0.0.1", "/ip4/1.2.3.4.5/tcp/1"):
+            with pytest.raises(UsageError):
+                await b.connect(wrong)
+        with pytest.raises(UsageError, match="itself"):
+            await b.connect(b.peer)
+        assert b.counts["dials_failed"] == 3 and not b.links
+
+
+async def test_a_port_that_is_taken_is_told_and_nothing_stays_open() -> None:
+    async with host(FOUR) as a:
+        taken = str(a.addresses[0].without_peer())
+        with pytest.raises(UsageError, match="in use"):
+            async with open_host(Identity.new(), listen=[SIX, taken]):
+                pass
+
+
+# Identify.
+
+
+async def test_each_side_learns_protocols_addresses_and_the_signed_record_of_the_other() -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with host(FOUR) as a, host(FOUR) as b:
+            a.handle(ECHO, echo)
+            link = await b.connect(a.addresses[0])
+            assert ECHO in link.protocols
+            await until(lambda: a.peer in b.known and b.peer in a.known and b.peer in a.links)
+            record = a.known[b.peer].record
+            assert record is not None and read_record(record).addresses == tuple(
+                address.without_peer() for address in b.addresses
+            )
+
+
+async def test_a_protocol_that_comes_later_is_pushed() -> None:
+    changes: list[tuple[str, ...]] = []
+
+    class Watcher:
+        def link_up(self, link: LiveLink) -> None: ...
+        def link_down(self, link: LiveLink, reason: str) -> None: ...
+        def protocols_changed(self, link: LiveLink, before: tuple[str, ...]) -> None:
+            changes.append(before)
+
+    with trio.fail_after(DEADLINE_S):
+        async with host(FOUR) as a, host() as b:
+            b.watchers.append(Watcher())
+            link = await b.connect(a.addresses[0])
+            a.handle(ECHO, echo)
+            await until(lambda: ECHO in link.protocols)
+            a.unhandle(ECHO)
+            await until(lambda: ECHO not in link.protocols)
+    assert len(changes) == 2
+
+
+# Streams of one's own.
+
+
+async def test_bytes_of_any_size_come_back_over_many_streams_at_once() -> None:
+    async def ask(b: Host, address: Address, data: bytes) -> None:
+        async with await b.open_stream(address, [ECHO]) as stream, trio.open_nursery() as nursery:
+            nursery.start_soon(send, stream, data)
+            heard = bytearray()
+            while chunk := await stream.receive_some():
+                heard += chunk
+            assert heard == data
+
+    async def send(stream: Stream, data: bytes) -> None:
+        await stream.send_all(data)
+        await stream.send_eof()
+
+    with trio.fail_after(DEADLINE_S):
+        async with host(FOUR) as a, host() as b:
+            a.handle(ECHO, echo)
+            async with trio.open_nursery() as nursery:
+                for size in (0, 1, 1_000, 300_000, 2_000_000):
+                    nursery.start_soon(ask, b, a.addresses[0], secrets.token_bytes(size))
+            (link,) = b.links.values()
+            await until(lambda: not link.streams and not a.links[b.peer].streams)
+
+
+async def test_a_protocol_that_the_peer_does_not_speak_is_told_and_the_link_stays() -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with host(FOUR) as a, host() as b:
+            a.handle(ECHO, echo)
+            with pytest.raises(StreamError):
+                await b.open_stream(a.addresses[0], ["/test/none/1.0.0"])
+            stream = await b.open_stream(a.peer, ["/test/none/1.0.0", ECHO])
+            assert stream.protocol == ECHO
+            await stream.aclose()
+            with pytest.raises(UsageError, match="handler already"):
+                a.handle(ECHO, echo)
+
+
+async def test_a_handler_that_blames_the_peer_costs_its_link_and_one_that_breaks_ends_the_host() -> None:
+    async def blame(stream: Stream) -> None:
+        raise PeerError("not like this")
+
+    async def broken(stream: Stream) -> None:
+        raise ZeroDivisionError
+
+    with trio.fail_after(DEADLINE_S):
+        async with host(FOUR) as a, host() as b:
+            a.handle(ECHO, blame)
+            await b.open_stream(a.addresses[0], [ECHO])
+            await until(lambda: not b.links)
+        with pytest.raises(ZeroDivisionError):
+            async with host(FOUR) as a, host() as b:
+                a.handle(ECHO, broken)
+                await b.open_stream(a.addresses[0], [ECHO])
+                await trio.sleep_forever()
+
+
+# Private networks.
+
+
+async def test_only_those_with_the_networks_key_reach_each_other() -> None:
+    ours, theirs = (HostConfig(psk=secrets.token_bytes(32), handshake_s=1) for _ in range(2))
+    with trio.fail_after(DEADLINE_S):
+        async with host(FOUR, ours) as a, host(None, ours) as friend, host(None, theirs) as stranger, host() as public:
+            assert await friend.ping(a.addresses[0]) > 0
+            for other in (stranger, public):
+                with pytest.raises(WeftError):
+                    await other.connect(a.addresses[0])
+            assert list(a.links) == [friend.peer]
+
+
+# The marks.
+
+
+async def test_above_the_high_mark_the_longest_silent_links_go_and_protected_ones_stay() -> None:
+    config = HostConfig(low_water=2, high_water=4, links=8, grace_s=0)
+    with trio.fail_after(DEADLINE_S):
+        async with host(FOUR, config) as a, trio.open_nursery() as nursery:
+            others: list[Host] = []
+            for number in range(5):
+                ready = trio.Event()
+                nursery.start_soon(_linked, a, others, ready)
+                await ready.wait()
+                await until(lambda count=number: others[count].peer in a.links)  # type: ignore[misc]
+                if number == 0:
+                    a.protect(others[0].peer)
+            await until(lambda: len(a.links) <= 2)
+            assert others[0].peer in a.links and others[1].peer not in a.links
+            nursery.cancel_scope.cancel()
+
+
+async def _linked(a: Host, others: list[Host], ready: trio.Event) -> None:
+    async with host() as other:
+        others.append(other)
+        await other.connect(a.addresses[0])
+        ready.set()
+        await trio.sleep_forever()
+
+
+def test_marks_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(UsageError, match="low_water"):
+        HostConfig(low_water=10, high_water=5)
+
+
+async def test_a_host_remembers_only_so_many_peers() -> None:
+    async with host(None, HostConfig(remembered=3)) as a:
+        peers = [Identity.new().peer for _ in range(5)]
+        for peer in peers:
+            a.learn(peer, [Address.parse("/ip4/127.0.0.1/tcp/1")] * 40)
+        assert list(a.known) == peers[2:]
+        assert peer_text(peers[4]) not in {str(address) for address in a.known[peers[4]].addresses}
