@@ -241,6 +241,15 @@ def _add_bench(commands: Commands) -> None:
     spark.add_argument("--repetitions", type=int, default=3, metavar="N", help="after a first that is not counted; default: 3")
     spark.add_argument("--folder", type=Path, metavar="DIR", help="keep the traces there, and use those that are there")
     spark.add_argument("--memory", metavar="SIZE", help="Java's heap, such as 2g; default: a quarter of the machine, 4g at most")
+    link = _add(kinds, "link", "CPU time of a message between two processes, beside bare TCP and py-libp2p", bench_link)
+    link.add_argument("--messages", type=int, default=200_000, metavar="N", help="slow cases take fewer; default: 200000")
+    link.add_argument("--repetitions", type=int, default=5, metavar="N", help="default: 5")
+    link.add_argument("--no-rivals", action="store_true", help="leave out py-libp2p, which is installed on first use")
+    link.add_argument("--profile", action="store_true", help="instead, say which part of weft takes which share of the CPU time")
+    load = _add(kinds, "load", "memory and CPU time of a host under many links", bench_load)
+    load.add_argument("--links", type=int, default=1_000, metavar="N", help="default: 1000")
+    load.add_argument("--seconds", type=float, default=60.0, metavar="S", help="how long they send; default: 60")
+    load.add_argument("--every", type=float, default=5.0, metavar="S", help="seconds between two messages of a link; default: 5")
 
 
 def _add_live(commands: Commands) -> None:
@@ -369,6 +378,32 @@ def bench_spark(args: argparse.Namespace) -> None:
         print_json(result)
     else:
         print_rows(rows(result))
+
+
+def bench_link(args: argparse.Namespace) -> None:
+    from bench import link
+
+    with progress(args.quiet) as tell:
+        if args.profile:
+            result = link.profile_link(args.messages, args.repetitions, progress=tell)
+        else:
+            result = link.bench_link(args.messages, args.repetitions, rivals=not args.no_rivals, progress=tell)
+    if args.json:
+        print_json(result)
+    elif args.profile:
+        print_rows(link.profile_rows(result))
+    else:
+        print_rows(link.rows(result))
+        print(f"\npy-libp2p: {result['rivals']['py-libp2p']}\n")
+        print_rows(link.ratio_rows(result))
+
+
+def bench_load(args: argparse.Namespace) -> None:
+    from bench.load import bench_load as measured
+
+    with progress(args.quiet) as tell:
+        result = measured(args.links, args.seconds, args.every, progress=tell)
+    print_json(result) if args.json else print_figures(result | {"problems": "; ".join(result["problems"]) or "none"})
 
 
 def _events(text: str) -> int:

@@ -87,7 +87,10 @@ class DriverEnv:
         self.codec = machine.codec()
 
     def send(self, peer: Peer, msg: Message) -> None:
-        self.send_all((peer,), msg)
+        parcel = Parcel(msg, self.codec)
+        self.driver.post(self, peer, parcel)
+        if self.driver.tracer is not None:
+            self.driver.trace_send((peer,), parcel)
 
     def send_all(self, peers: tuple[Peer, ...], msg: Message, but: Peer | None = None) -> None:
         parcel = Parcel(msg, self.codec)

@@ -44,8 +44,12 @@ def read_uvarint(data: bytes | bytearray | memoryview, at: int = 0) -> tuple[int
     raise PeerError(f"a varint of more than {VARINT_BYTES} bytes")
 
 
+_SHORT = tuple(bytes((size,)) for size in range(0x80))
+
+
 def frame(payload: bytes) -> bytes:
-    return uvarint(len(payload)) + payload
+    size = len(payload)
+    return (_SHORT[size] if size < 0x80 else uvarint(size)) + payload
 
 
 class Frames:

@@ -100,15 +100,15 @@ class Stream(trio.abc.HalfCloseableStream):
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Waits while the window is full or the link is slow. After a cancellation some of it may have been sent."""
-        await trio.lowlevel.checkpoint()
         rest = memoryview(data)
         while True:
             self._check_open()
             if self.link.yamux.pending < PENDING and rest:
                 rest = rest[self.write(rest) :]
             if not rest:
-                return
+                break
             await self._until_writable()
+        await trio.lowlevel.checkpoint()  # at the end, so that it is flushed meanwhile
 
     async def wait_send_all_might_not_block(self) -> None:
         await trio.lowlevel.checkpoint()
@@ -119,17 +119,19 @@ class Stream(trio.abc.HalfCloseableStream):
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Some bytes, or none when the other side has finished; BrokenResourceError when the stream was reset."""
-        await trio.lowlevel.checkpoint()
+        if self._buffer or self._ended or self.broken is not None:
+            await trio.lowlevel.checkpoint()
         while not self._buffer:
-            if self.broken is not None:
-                raise trio.BrokenResourceError(self.broken)
             if self._ended:
                 return b""
+            if self.broken is not None:
+                raise trio.BrokenResourceError(self.broken)
             await self._until_readable()
         data = bytes(self._buffer[:max_bytes])
         del self._buffer[: len(data)]  # which copies nothing, however small the pieces are
         self.link.yamux.consumed(self.id, len(data))
-        self.link.stir()
+        if self.link.yamux.pending:
+            self.link.stir()
         return data
 
     async def send_eof(self) -> None:

@@ -33,9 +33,9 @@ class Parcel:
         if codec.joins:
             self.size = codec.size(msg)
         else:
-            frames = codec.pack((msg,))
-            self.wire = b"".join(map(frame, frames))
-            self.size = sum(map(len, frames))
+            [whole] = codec.pack((msg,))  # one message is one frame where none are joined
+            self.wire = frame(whole)
+            self.size = len(whole)
 
 
 class Outlet:
@@ -56,8 +56,9 @@ class Outlet:
 
     def put(self, parcel: Parcel) -> None:
         self.lanes[parcel.msg.lane].append(parcel)
+        if not self.queued:  # else the link is stirred already, or waits for the window or the kernel
+            self._link.stir()
         self.queued += parcel.size
-        self._link.stir()
 
     def leave(self, lane: int) -> bool:
         """Move what the window takes of one lane to the muxer; false when something of it must wait."""

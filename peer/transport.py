@@ -60,17 +60,21 @@ class Wire:
 
     async def receive(self) -> bytes:
         """Some bytes, or none at the end; a connection that broke ends too."""
+        waited = False
         while True:
             try:
                 data = self.sock.recv(CHUNK)
             except BlockingIOError:
                 await trio.lowlevel.wait_readable(self.sock)
+                waited = True
                 continue
             except OSError:
                 if self._closed:
                     raise trio.ClosedResourceError("this end closed the connection") from None
                 data = b""
-            await trio.lowlevel.checkpoint()
+            if not waited:  # a wait is a checkpoint too
+                await trio.lowlevel.checkpoint()
+            waited = False
             if not data or self._veil is None:
                 return data
             if data := self._veil.feed(data):

@@ -35,6 +35,7 @@ from peer.ids import Identity, peer_text
 from peer.machine import Peer
 from peer.trace import Tracer
 from pubsub import stacks
+from pubsub.defaults import LISTEN, STACK
 from pubsub.message import Interest, Publication, Verdict
 from pubsub.ordering.fifo import Fifo
 from pubsub.router import Router
@@ -42,8 +43,6 @@ from pubsub.signing import Signing
 from pubsub.subscription import Full, Subscription, message
 from pubsub.validate import CONCURRENCY, Answer, Judge, Validator
 
-DEFAULT_STACK = "static/flood"
-ANYWHERE = ("/ip4/0.0.0.0/tcp/0",)
 PATIENCE_S = 0.05
 
 Ordered: TypeAlias = Literal["none", "fifo"]
@@ -134,10 +133,10 @@ class PubSub:
     @staticmethod
     @asynccontextmanager
     async def open(
-        stack: str = DEFAULT_STACK,
+        stack: str = STACK,
         *,
         bootstrap: Sequence[str] = (),
-        listen: Sequence[str] = ANYWHERE,
+        listen: Sequence[str] = LISTEN,
         key: Path | None = None,
         config: PubSubConfig | None = None,
     ) -> AsyncIterator[PubSub]:

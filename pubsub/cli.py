@@ -1,47 +1,28 @@
-"""A live peer from the shell: `weft node`, `weft ping`, `weft pub` and `weft sub`.
+"""The flags of `weft node`, `weft ping`, `weft pub` and `weft sub`; what they run is in `pubsub.shell`.
 
-All but ping open a node (`pubsub.api`) from the same flags. They end on Ctrl-C or SIGTERM, and then close their links
-after what was sent. What arrives is printed so that no peer can move the cursor of the terminal it is read on.
-Bounds: a line of standard input has LINE bytes at most, and lines are published no faster than they leave.
+It is imported when it runs, so that the help of `weft` needs neither trio nor cryptography.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import logging
-import os
-import signal
-import sys
-from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
-from itertools import count
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from statistics import median
-from typing import Any
+from typing import TypeAlias
 
-import trio
+from pubsub.defaults import LISTEN, STACK
 
-from peer.errors import UsageError, WeftError, alone
-from peer.host import HostConfig, open_host
-from peer.ids import Identity, parse_peer, peer_text
-from pubsub.api import ANYWHERE, DEFAULT_STACK, PubSub, PubSubConfig
-from pubsub.subscription import Message
-
-LINE = 1 << 16
-
-Run = Callable[[argparse.Namespace], None]
-Add = Callable[[str, str, Run], argparse.ArgumentParser]
+Run: TypeAlias = Callable[[argparse.Namespace], None]
+Add: TypeAlias = Callable[[str, str, Run], argparse.ArgumentParser]
 
 
 def add_commands(add: Add) -> None:
     """`add(name, summary, run)` makes a parser; the command `weft` brings it."""
-    _add_node(add("node", "run a live peer until it is stopped", node))
-    _add_ping(add("ping", "ping a peer", ping))
-    _add_pub(add("pub", "publish the lines of standard input", pub))
-    _add_sub(add("sub", "print what is published to topics", sub))
+    _add_node(add("node", "run a live peer until it is stopped", _later("node")))
+    _add_ping(add("ping", "ping a peer", _later("ping")))
+    _add_pub(add("pub", "publish the lines of standard input", _later("pub")))
+    _add_sub(add("sub", "print what is published to topics", _later("sub")))
 
 
 def _add_node(parser: argparse.ArgumentParser) -> None:
@@ -72,8 +53,8 @@ def _add_sub(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--stack", default=DEFAULT_STACK, metavar="OVERLAY/ROUTER", help=f"default: {DEFAULT_STACK}")
-    parser.add_argument("--listen", action="append", metavar="ADDR", help=f"default: {ANYWHERE[0]}; may be given again")
+    parser.add_argument("--stack", default=STACK, metavar="OVERLAY/ROUTER", help=f"default: {STACK}")
+    parser.add_argument("--listen", action="append", metavar="ADDR", help=f"default: {LISTEN[0]}; may be given again")
     parser.add_argument("--bootstrap", action="append", default=[], metavar="ADDR", help="a peer to begin with, with its /p2p/ID")
     parser.add_argument("--key", type=Path, metavar="FILE", help="the node's identity; made on first use. Default: a new one")
     parser.add_argument("--allow", action="append", metavar="PEER-ID", help="take links of these peers alone")
@@ -86,190 +67,8 @@ def _add_psk(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--psk", type=Path, metavar="FILE", help="the key of a private network, as in libp2p's swarm.key")
 
 
-def node(args: argparse.Namespace) -> None:
-    _run(partial(_node, args))
+def _later(name: str) -> Run:
+    def run(args: argparse.Namespace) -> None:
+        getattr(import_module("pubsub.shell"), name)(args)
 
-
-async def _node(args: argparse.Namespace) -> None:
-    async with _opened(args, args.trace) as live, _until_stopped() as nursery:
-        for topic in args.topic:
-            nursery.start_soon(_join, live, topic)
-        if args.metrics is not None:
-            from peer.metrics import serve_metrics
-
-            port = await nursery.start(serve_metrics, live.host, live.driver, "127.0.0.1", args.metrics)
-            print(f"metrics on http://127.0.0.1:{port}/metrics", file=sys.stderr, flush=True)
-        if args.json:
-            print(json.dumps({"peer": live.peer, "addresses": live.addresses}), flush=True)
-        else:
-            print(*live.addresses or [f"{live.peer} (listens nowhere)"], sep="\n", flush=True)
-        await trio.sleep_forever()
-
-
-async def _join(live: PubSub, topic: str) -> None:
-    async with live.subscribe(topic) as messages:
-        async for _ in messages:
-            pass
-
-
-def ping(args: argparse.Namespace) -> None:
-    if args.count < 1:
-        raise UsageError(f"--count {args.count}: one at least")
-    _run(partial(_ping, args))
-
-
-async def _ping(args: argparse.Namespace) -> None:
-    identity = Identity.load(args.key) if args.key is not None else Identity.new()
-    times = []
-    async with open_host(identity, config=HostConfig(psk=_psk(args.psk))) as host:
-        link = await host.connect(args.address)
-        for number in range(args.count):
-            if number:
-                await trio.sleep(0.2)
-            with trio.move_on_after(10) as limit:
-                times.append(await host.ping(link.peer) * 1_000)
-            if limit.cancelled_caught:
-                raise WeftError(f"no answer from {args.address} in 10 s")
-            if not args.json:
-                print(f"{times[-1]:.2f} ms", flush=True)
-    found = {"peer": peer_text(link.peer), "ms": times, "min": min(times), "median": median(times), "max": max(times)}
-    if args.json:
-        print(json.dumps(found), flush=True)
-    else:
-        print(f"min {found['min']:.2f}, median {found['median']:.2f}, max {found['max']:.2f} ms", flush=True)
-
-
-def pub(args: argparse.Namespace) -> None:
-    _run(partial(_pub, args))
-
-
-async def _pub(args: argparse.Namespace) -> None:
-    if not args.bootstrap and not args.listen:
-        raise UsageError("weft pub needs somebody to publish to: --bootstrap ADDR, or --listen ADDR to be found at")
-    async with _opened(args) as live, _until_stopped():
-        with trio.move_on_after(args.wait) as limit:
-            await live.neighbors_up()
-        if limit.cancelled_caught:
-            raise WeftError(f"no neighbour in {args.wait:g} s, so nothing was published; is {' '.join(args.bootstrap)} up?")
-        published = await _publish_lines(live, args.topic)
-        await live.flushed()
-        if args.json:
-            print(json.dumps({"topic": args.topic, "published": published}), flush=True)
-
-
-async def _publish_lines(live: PubSub, topic: str) -> int:
-    published = 0
-    async for line in _lines():
-        await live.publish(topic, line.rstrip(b"\r"))
-        published += 1
-    return published
-
-
-async def _lines() -> AsyncIterator[bytes]:
-    """Of standard input, read in a thread, since a terminal cannot be waited for otherwise.
-
-    By its number and not through `sys.stdin`: a thread that still reads there when the program ends holds its lock, and
-    Python aborts.
-    """
-    held = b""
-    while data := await trio.to_thread.run_sync(os.read, 0, 1 << 16, abandon_on_cancel=True):
-        *whole, held = (held + data).split(b"\n")
-        for line in whole:
-            yield line
-        if len(held) > LINE:
-            raise UsageError(f"a line of standard input is longer than {LINE} bytes")
-    if held:
-        yield held
-
-
-def sub(args: argparse.Namespace) -> None:
-    if args.stdin and len(args.topics) != 1:
-        raise UsageError("--stdin publishes on the topic that is subscribed to, so name one")
-    _run(partial(_sub, args))
-
-
-async def _sub(args: argparse.Namespace) -> None:
-    async with _opened(args) as live, _until_stopped() as nursery:
-        heard, to_print = trio.open_memory_channel[Message](0)
-        for topic in args.topics:
-            await nursery.start(_hear, live, topic, heard)
-        for address in live.addresses:
-            print(address, file=sys.stderr, flush=True)
-        if args.stdin:
-            nursery.start_soon(_publish_lines, live, args.topics[0])
-        for _ in count() if args.count is None else range(args.count):
-            _show(await to_print.receive(), args.json)
-
-
-async def _hear(live: PubSub, topic: str, heard: trio.MemorySendChannel[Message], *, task_status: trio.TaskStatus[None]) -> None:
-    async with live.subscribe(topic, when_full="wait") as messages:
-        task_status.started()
-        async for message in messages:
-            await heard.send(message)
-
-
-def _show(message: Message, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(_json(message)), flush=True)
-    else:
-        text = message.data.decode("utf-8", "backslashreplace")
-        print("".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text), flush=True)
-
-
-def _json(message: Message) -> dict[str, Any]:
-    """`data` is text where it is text, else base64, and then `encoding` says so."""
-    found = {"from": message.source, "topic": message.topic, "id": message.id}
-    try:
-        return found | {"data": message.data.decode()}
-    except UnicodeDecodeError:
-        return found | {"data": b64encode(message.data).decode(), "encoding": "base64"}
-
-
-def _opened(args: argparse.Namespace, trace: Path | None = None) -> AbstractAsyncContextManager[PubSub]:
-    config = PubSubConfig(trace=trace, host=_host(args))
-    return PubSub.open(args.stack, bootstrap=args.bootstrap, listen=args.listen or ANYWHERE, key=args.key, config=config)
-
-
-def _host(args: argparse.Namespace) -> HostConfig:
-    if args.log.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
-        raise UsageError(f"--log {args.log}: debug, info, warning or error")
-    logging.basicConfig(level=args.log.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    return HostConfig(
-        psk=_psk(args.psk),
-        allow=None if args.allow is None else frozenset(map(parse_peer, args.allow)),
-        deny=frozenset(map(parse_peer, args.deny)),
-    )
-
-
-def _psk(path: Path | None) -> bytes | None:
-    if path is None:
-        return None
-    from peer.pnet import read_key
-
-    try:
-        return read_key(path.read_bytes())
-    except OSError as error:
-        raise UsageError(f"cannot read the network's key {path}: {error.strerror}") from error
-
-
-def _run(main: Callable[[], Awaitable[None]]) -> None:
-    with alone():
-        trio.run(main)
-
-
-@asynccontextmanager
-async def _until_stopped() -> AsyncIterator[trio.Nursery]:
-    """Ctrl-C and SIGTERM end the block as if it had come to its end, so that links close after what was sent."""
-    with alone():
-        async with trio.open_nursery() as nursery:
-            await nursery.start(_stop_on_signal, nursery.cancel_scope)
-            yield nursery
-            nursery.cancel_scope.cancel()
-
-
-async def _stop_on_signal(scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        task_status.started()
-        async for _ in signals:
-            scope.cancel()
-            return
+    return run

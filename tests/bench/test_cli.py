@@ -155,7 +155,7 @@ def test_an_unknown_command_lists_the_known_ones(weft: Weft) -> None:
     status, _, err = weft("simulate")
     assert status == 2
     assert err.count("\n") == 1
-    assert "'sim', 'analyze', 'demo', 'reproduce', 'bench'" in err
+    assert "'sim', 'analyze', 'demo', 'reproduce', 'node', 'ping', 'pub', 'sub', 'bench'" in err
 
 
 def test_the_version_is_one_line(weft: Weft) -> None:
@@ -353,7 +353,7 @@ def test_a_reader_that_has_left_is_no_error(words: list[str]) -> None:
 
 
 def test_help_does_not_import_what_only_runs_need() -> None:
-    slow = "'rich', 'pyarrow', 'trio', 'pyspark', 'peer.sim'"
+    slow = "'rich', 'pyarrow', 'trio', 'pyspark', 'cryptography', 'peer.sim'"
     done = python("-c", f"import sys, bench.cli as c; c.main([]); sys.exit(any(name in sys.modules for name in ({slow})))")
     assert done.returncode == 0, done.stderr
 
