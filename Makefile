@@ -1,7 +1,7 @@
 # Every target does its own set-up: .venv is made on first use, and again when pyproject.toml changes or the tree has moved.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test slow-short interop interop-cold interop-rust demo bench protobuf clean FORCE
+.PHONY: help setup test slow-short interop interop-cold interop-rust fuzz demo bench protobuf clean FORCE
 
 BIN := .venv/bin
 STAMP := .venv/.stamp
@@ -23,6 +23,7 @@ help:
 	@echo 'make interop     weft with js-, py- and go-libp2p; what they need is kept in ~/.cache/weft-interop'
 	@echo 'make interop-cold   the same, after emptying that cache'
 	@echo 'make interop-rust   with rust-libp2p, which takes minutes to build'
+	@echo 'make fuzz        every decoder for a minute each; what breaks one is kept in tests/fuzz/cases'
 	@echo 'make demo        simulates, analyses on Spark, and writes weft-demo.html'
 	@echo 'make bench       events per second and memory of the simulator'
 	@echo 'make protobuf    the generated files of peer/pb, after a change to a .proto there'
@@ -60,6 +61,9 @@ interop-cold: $(STAMP)
 interop-rust: $(STAMP)
 	$(BIN)/python -m tests.interop.foreign install rust
 	$(BIN)/python -m pytest -q -m slow tests/interop -k rust
+
+fuzz: $(STAMP)
+	$(BIN)/python -m tests.fuzz.run --seconds 60
 
 demo: $(STAMP)
 	$(BIN)/weft demo

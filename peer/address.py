@@ -243,7 +243,10 @@ def _pack_path(text: str) -> bytes:
 
 
 def _unpack_path(data: bytes) -> str:
-    return _pack_path(data.decode()).decode()
+    text = data.decode()
+    if _pack_path(text) != data:
+        raise ValueError("a path begins with one slash, and ends in none")
+    return text
 
 
 def _unpack_peer(data: bytes) -> str:

@@ -68,3 +68,6 @@ class Flood(Router):
 
     def _forward(self, publication: Publication, sender: Peer) -> None:
         self.env.send_all(self.overlay.everyone, publication, sender)
+
+    def _forged(self, publication: Publication) -> None:
+        self.seen.discard(publication.id)

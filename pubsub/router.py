@@ -103,6 +103,9 @@ class Router(Machine):
     def _forward(self, publication: Publication, sender: Peer) -> None:
         """Called once for each message that validation accepted, before it is delivered."""
 
+    def _forged(self, publication: Publication) -> None:
+        """The copy is not its author's: its id must be forgotten, or whoever guesses an id keeps the true message out."""
+
     def _sort_out_filters(self) -> None:
         self.filters = tuple(interest for interest in self.interests if isinstance(interest, Filter))
 
@@ -118,6 +121,7 @@ class Router(Machine):
         self.trace(RECEIVE, publication.topic, publication.id, sender, hops)
         if self.signing is not None and (problem := self.signing.problem(publication)) is not None:
             self.trace(REJECT, publication.topic, publication.id, sender, hops, problem)
+            self._forged(publication)
         elif not self.app.validates:
             self._accepted(sender, publication, hops)
         elif self.pending >= self.pending_limit:

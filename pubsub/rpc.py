@@ -6,7 +6,7 @@ peers leave out a leading zero byte, and sign what is left; so the epoch says to
 An order's header or attributes have no field in the RPC. They stand before the data, behind MARK, so that whatever has
 neither is to the byte what other libraries write; data that happens to begin with MARK is marked too.
 
-Bounds: `limit` bytes a frame; `SUBSCRIPTIONS` in one; CACHED encodings, so that a message to many is encoded once.
+Bounds: `limit` bytes a frame; SUBSCRIPTIONS and PUBLICATIONS in one; CACHED encodings, so that a message to many is encoded once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from peer.pb import parse, rpc_pb2
 from pubsub.message import Attributes, OrderHeader, Publication
 
 JOINED = 1 << 16  # some peers take no longer RPC unless one message alone is
-SUBSCRIPTIONS = 10_000
+SUBSCRIPTIONS = PUBLICATIONS = 10_000
 CACHED = 64
 MARK = b"\x00weft\x01"
 SEQNO = 8
@@ -79,6 +79,8 @@ class RpcCodec:
         rpc = parse(rpc_pb2.RPC, frame)
         if len(rpc.subscriptions) > SUBSCRIPTIONS:
             raise PeerError(f"{len(rpc.subscriptions)} subscriptions in one RPC")
+        if len(rpc.publish) > PUBLICATIONS:
+            raise PeerError(f"{len(rpc.publish)} messages in one RPC")
         parts: list[Message] = [self._publication(message) for message in rpc.publish]
         if rpc.subscriptions:
             parts.insert(0, Subscriptions(tuple((change.subscribe, change.topicid) for change in rpc.subscriptions)))

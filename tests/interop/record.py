@@ -21,8 +21,7 @@ import trio
 from peer import identify, transport
 from peer.ids import Identity, parse_peer
 from peer.noise import Handshake
-from pubsub.message import Publication
-from pubsub.node import NodeConfig, open_node
+from pubsub.api import PubSub
 from tests.interop.foreign import foreign
 from tests.interop.test_weft import HERE, TOPIC, dialled_by_the_other, dialled_by_weft, other_knows, until
 from tests.peer.recorded.replay import Chunk, Recording
@@ -86,12 +85,10 @@ async def record(language: str, *, outbound: bool) -> Path:
         patch.object(Handshake, "__init__", fixed),
         patch.object(identify, "read", tap.read),
     ):
-        config = NodeConfig(listen=HERE, key=key_file(Path(folder), seed))
-        heard: list[Publication] = []
         texts = tuple(f"{language} says {number}" for number in range(COUNT))
         ours = tuple(f"weft says {number}" for number in range(COUNT))
-        async with foreign(language) as other, open_node(config) as node:
-            node.subscribe(TOPIC, lambda message: heard.append(message) if message.id.source != node.host.peer else None)
+        opened = PubSub.open("static/flood", listen=HERE, key=key_file(Path(folder), seed))
+        async with foreign(language) as other, opened as node, node.subscribe(TOPIC) as heard:
             await (dialled_by_weft if outbound else dialled_by_the_other)(node, other)
             peer = parse_peer(other.peer)
             await until(lambda: peer in node.host.links and node.host.links[peer].told, other, "its identify")
@@ -104,7 +101,7 @@ async def record(language: str, *, outbound: bool) -> Path:
             await other.ask("publish", topic=TOPIC, data=texts)
             await until(lambda: len(heard) >= COUNT, other, "its messages")
             for text in ours:
-                node.publish(TOPIC, text.encode())
+                await node.publish(TOPIC, text.encode())
             await other.wait_messages(COUNT)
             speaks, protocols = node.host.protocols, node.host.links[peer].protocols
     assert tap.wires == 1, f"{name}: {tap.wires} connections instead of one"

@@ -363,6 +363,21 @@ def test_a_publisher_whose_filter_matches_gets_its_own_message() -> None:
     assert len(app.delivered) == 1
 
 
+# Forgeries.
+
+
+def test_a_forged_copy_does_not_keep_the_true_message_out() -> None:
+    router, env, app = flood("t")
+    router.signing = Signing(identity(0))
+    true = Signing(identity(9)).sign(message(source=identity(9).peer))
+    receive(router, 1, Publication(true.id, "t", b"lies", signature=true.signature))
+    assert app.delivered == [] and env.take() == [] and kinds(env.take_traced()) == [RECEIVE, REJECT]
+    receive(router, 2, true)
+    assert app.delivered == [true]
+    receive(router, 3, true)
+    assert app.delivered == [true]
+
+
 # The same stack in every world.
 
 

@@ -1,0 +1,243 @@
+"""Real bytes for every target to begin with: the recordings, layer by layer, and the values that a spec or a test has.
+
+They say as well what is authentic: a message, a record or a plaintext that is not among them was signed or sealed by nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache
+from typing import NamedTuple
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from peer import identify
+from peer.address import Address
+from peer.codec import MsgpackCodec
+from peer.errors import PeerError
+from peer.frame import Frames, uvarint
+from peer.ids import Identity, KeyKind, PublicKey, _data, peer_text
+from peer.machine import Message, MessageId, PeerInfo
+from peer.multistream import HEADER
+from peer.noise import Handshake
+from peer.pb import parse
+from peer.pb.identify_pb2 import Identify
+from peer.records import DOMAIN, PAYLOAD_TYPE, open_envelope
+from peer.transport import NOISE, YAMUX
+from peer.yamux import DATA, PING, SYN, TOP, WINDOW
+from peer.yamux import HEADER as HEAD
+from pubsub.flood import PROTOCOL
+from pubsub.message import Publication
+from pubsub.rpc import RpcCodec, Subscriptions
+from tests.peer.recorded.replay import Recording, Replay, load, names
+
+ME = Identity.from_seed(bytes(32))
+KEYS = tuple(bytes([n]) * 32 for n in (11, 12, 13, 14))
+DIALLED, DIALLER = "js-listens", "js-dials"
+"""Whose keys the targets above Noise use."""
+
+
+class Real(NamedTuple):
+    """A recording, layer by layer; only what the other side said, unless it says otherwise."""
+
+    recording: Recording
+    replay: Replay
+    agreed: bytes
+    handshake: bytes
+    sealed: bytes
+
+    @property
+    def muxed(self) -> bytes:
+        return self.replay.plain.removeprefix(_line(HEADER) + _line(YAMUX))
+
+
+load_once = cache(load)
+
+
+@cache
+def real(name: str) -> Real:
+    recording = load_once(name)
+    replay = Replay(recording).run(recording.chunks)
+    theirs = b"".join(chunk.data for chunk in recording.chunks if not chunk.ours)
+    agreed = len(b"".join(map(_line, (HEADER, NOISE))))
+    end = agreed + sum(2 + int.from_bytes(theirs[at : at + 2], "big") for at in _messages(theirs, agreed, recording.outbound))
+    return Real(recording, replay, theirs[:agreed], theirs[agreed:end], theirs[end:])
+
+
+def _line(text: str) -> bytes:
+    return uvarint(len(text) + 1) + text.encode() + b"\n"
+
+
+def _messages(data: bytes, at: int, outbound: bool) -> Iterator[int]:
+    """Where the handshake messages of the other side begin: one of a listener, two of a dialler."""
+    for _ in range(1 if outbound else 2):
+        yield at
+        at += 2 + int.from_bytes(data[at : at + 2], "big")
+
+
+@cache
+def channel() -> tuple[bytes, bytes]:
+    replay = real(DIALLED).replay
+    assert replay.handshake is not None
+    return replay.handshake._xx.split()[1], replay.plain
+
+
+def _talks(name: str, protocol: str) -> Iterator[bytes]:
+    """What was said on streams of the protocol, by either side."""
+    for talk in real(name).replay.talks.values():
+        if talk.protocol == protocol:
+            yield from filter(None, (talk.heard, talk.said))
+
+
+@cache
+def _rpcs() -> tuple[bytes, ...]:
+    return tuple(frame for name in names() for said in _talks(name, PROTOCOL) for frame in Frames(1 << 16).feed(said))
+
+
+@cache
+def authentic() -> frozenset[bytes]:
+    """The recorded messages, one by one, as weft packs them."""
+    codec = RpcCodec()
+    parts = [part for frame in _rpcs() for part in codec.unpack(frame) if isinstance(part, Publication)]
+    plain = [msgspec.structs.replace(part, key=b"") for part in parts]  # a key beside an id that holds it may be lost
+    return frozenset(codec.pack((part,))[0] for part in (*parts, *plain))
+
+
+@cache
+def _answers() -> tuple[bytes, ...]:
+    """Of identify, framed."""
+    return tuple(said for name in names() for said in _talks(name, identify.ID))
+
+
+@cache
+def _envelopes() -> tuple[bytes, ...]:
+    messages = (parse(Identify, data) for answer in _answers() for data in Frames(identify.MESSAGE_LIMIT).feed(answer))
+    return tuple(filter(None, (said.signedPeerRecord for said in messages)))
+
+
+@cache
+def signed_records() -> frozenset[bytes]:
+    payloads = []
+    for data in _envelopes():
+        with suppress(PeerError):  # some peers sign theirs in an older way
+            payloads.append(open_envelope(data, DOMAIN, PAYLOAD_TYPE)[1])
+    return frozenset(payloads)
+
+
+SPEC_KEY = bytes.fromhex("080112201ed1e8fae2c4a144b8be8fd4b47bf3d3b34b871c3cacf6010f0e42d474fce27e")
+"""libp2p specs, peer-ids, "Test vectors"."""
+
+
+@cache
+def _keys() -> tuple[bytes, ...]:
+    """One of each kind and curve; nobody asks whether an RSA modulus has two primes."""
+    point = ec.derive_private_key(5, ec.SECP256K1()).public_key()
+    curves = [ec.derive_private_key(5, curve).public_key() for curve in (ec.SECP256R1(), ec.SECP384R1(), ec.SECP521R1())]
+    modulus = rsa.RSAPublicNumbers(65_537, int.from_bytes(b"\xc1" * 256, "big")).public_key()
+    others = (KeyKind.RSA, _data(modulus)), *((KeyKind.ECDSA, _data(key)) for key in curves), (KeyKind.SECP256K1, _data(point))
+    return SPEC_KEY, *(PublicKey(kind, data).encode() for kind, data in others)
+
+
+PLACES = (
+    "/ip4/192.0.2.1/tcp/4001/p2p/12D3KooWBtg3aaRMjxwedh83aGiUkwSxDwUZkzuJcfaqUmo7R3pq",
+    "/ip6zone/eth0/ip6/fe80::1/udp/4001/quic-v1",
+    "/dns4/example.org/tcp/443/tls/sni/example.org/ws",
+    "/dnsaddr/bootstrap.example/ipfs/QmVMT29id3TUASyfZZ6k9hmNyc2nYabCo4uMSpDw4zrgDk/p2p-circuit",
+    "/unix/tmp/a socket",
+    "/memory/18446744073709551615/noise/wss",
+)
+
+
+class Everything(Message, frozen=True, tag=2):
+    """All kinds of fields that a message may have."""
+
+    flag: bool
+    number: int
+    real: float
+    text: str
+    data: bytes
+    ids: tuple[MessageId, ...]
+    strangers: tuple[PeerInfo, ...]
+    maybe: tuple[int, str] | None = None
+
+
+EVERYTHING = Everything(
+    *(True, -(1 << 40), 0.5, "é", b"data", (MessageId(1, 2, 3),), (PeerInfo(b"p", ("/ip4/192.0.2.1",), b"r"),), (1, "a"))
+)
+
+
+def _payload() -> bytes:
+    """Of the third message: XX with both sides' static keys would be needed to read a recorded one."""
+    handshake = Handshake(ME, initiator=True, muxers=(YAMUX,), static=KEYS[0])
+    return handshake._payload()
+
+
+@cache
+def seeds(name: str) -> tuple[bytes, ...]:
+    """Real inputs of a target, the shortest first."""
+    found = set(_SEEDS[name]())
+    return tuple(sorted(found, key=lambda data: (len(data), data)))
+
+
+def _layer(of: Callable[[Real], bytes], outbound: bool | None = None) -> Callable[[], Iterator[bytes]]:
+    return lambda: (of(real(name)) for name in names() if outbound in (None, real(name).recording.outbound))
+
+
+def _both(parts: Callable[[], Iterator[bytes]], *more: bytes) -> Callable[[], Iterator[bytes]]:
+    def every() -> Iterator[bytes]:
+        yield from parts()
+        yield from more
+
+    return every
+
+
+KINDS = (Publication, Subscriptions, Everything)
+_CODEC = MsgpackCodec(KINDS)
+
+
+def _packed() -> Iterator[bytes]:
+    yield from _CODEC.pack((EVERYTHING,))
+    for frame in _rpcs():
+        yield from _CODEC.pack(RpcCodec().unpack(frame))
+
+
+def _swarm_keys() -> Iterator[bytes]:
+    header = b"/key/swarm/psk/1.0.0/\n"
+    yield header + b"/base16/\n" + bytes(range(32)).hex().encode() + b"\n"
+    yield header + b"/base64/\nAAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n"
+    yield header + b"/bin/\n" + bytes(range(32))
+
+
+def _greedy(stream: int) -> Iterator[bytes]:
+    """What a peer says that wants more than it may have."""
+    yield HEAD.pack(DATA | SYN, stream, 2_000) + bytes(2_000)
+    yield HEAD.pack(WINDOW | SYN, stream, TOP)
+    yield HEAD.pack(PING | SYN, 0, 1) * 200
+    yield b"".join(HEAD.pack(WINDOW | SYN, stream + 2 * n, 0) for n in range(50))
+
+
+_SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
+    "frames": _both(lambda: (said for name in names() for said in _talks(name, PROTOCOL)), uvarint(600) + bytes(600)),
+    "multistream-proposer": _layer(lambda a: a.agreed),
+    "multistream-answerer": _both(_layer(lambda a: a.agreed), _line(HEADER) + _line("/tls/1.0.0") + _line(NOISE)),
+    "noise-dialler": _layer(lambda a: a.handshake, True),
+    "noise-listener": _layer(lambda a: a.handshake, False),
+    "noise-payload": lambda: (side + _payload() for side in (b"\0", b"\1")),
+    "noise-channel": lambda: iter([real(DIALLED).sealed]),
+    "yamux-dialler": _both(_layer(lambda a: a.muxed, True), *_greedy(2)),
+    "yamux-listener": _both(_layer(lambda a: a.muxed, False), *_greedy(1)),
+    "address-bytes": lambda: (Address.parse(place).encode() for place in PLACES),
+    "address-text": lambda: (place.encode() for place in PLACES),
+    "public-key": lambda: iter(_keys()),
+    "identity": lambda: iter([ME.encode(), b"\x08\x01\x12\x60" + ME.encode()[4:] + ME.public.data]),
+    "peer-name": lambda: (peer_text(PublicKey.decode(key).peer).encode() for key in _keys()),
+    "peer-bytes": lambda: (PublicKey.decode(key).peer for key in _keys()),
+    "swarm-key": _swarm_keys,
+    "envelope": lambda: iter(_envelopes()),
+    "record": lambda: iter(signed_records()),
+    "identify": lambda: iter(_answers()),
+    "rpc": lambda: iter(_rpcs()),
+    "msgpack": _packed,
+}

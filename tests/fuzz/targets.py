@@ -1,0 +1,383 @@
+"""Every decoder of a peer's bytes, or of a user's text, as a function of bytes.
+
+A target raises PeerError, or UsageError where it reads text, or nothing: `check` lets those pass, and whatever else comes is a
+bug. Where a decoder promises more, its target asserts it: the same result however the bytes are cut, one text and one encoding
+for one value, nothing let through that was not signed or sealed, and what is held within its bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from peer import identify
+from peer.address import Address
+from peer.codec import MsgpackCodec
+from peer.errors import PeerError, UsageError
+from peer.frame import Frames, read_uvarint, uvarint
+from peer.ids import Identity, PublicKey, check_peer, key_in, parse_peer, peer_text
+from peer.machine import Message, MessageId
+from peer.multistream import LINE_LIMIT, Answerer, Proposer
+from peer.noise import XX, Channel, Handshake
+from peer.ping import PING
+from peer.pnet import read_key
+from peer.records import DOMAIN, PAYLOAD_TYPE, open_envelope, read_record, seal_envelope
+from peer.transport import NOISE, YAMUX
+from peer.yamux import DEFAULTS, SIZE, TOP, Data, Event, Finished, Opened, Yamux, YamuxLimits
+from pubsub.flood import PROTOCOL
+from pubsub.message import Publication
+from pubsub.rpc import RpcCodec
+from pubsub.signing import Signing
+from tests.fuzz.seeds import DIALLED, DIALLER, KEYS, KINDS, ME, authentic, channel, load_once, real, signed_records
+from tests.peer.recorded.replay import Recording, Replay
+
+Target: TypeAlias = Callable[[bytes], None]
+
+
+def check(name: str, data: bytes) -> None:
+    """Run one target; it is right unless this raises."""
+    try:
+        TARGETS[name](data)
+    except PeerError:
+        assert name not in TEXTS, "a text is the local side's, and no peer's fault"
+    except UsageError:
+        assert name in TEXTS, "a peer's bytes are no fault of the local side"
+
+
+def pieces(data: bytes) -> Iterator[bytes]:
+    """In small pieces of a size that depends on the data."""
+    size = sum(data) % 13 + 1
+    for at in range(0, len(data), size):
+        yield data[at : at + size]
+
+
+def outcome(action: Callable[[], Any]) -> object:
+    try:
+        return action()
+    except PeerError:
+        return PeerError
+
+
+# Framing and negotiation.
+
+
+def frames(data: bytes) -> None:
+    limit = 1 << 9
+
+    def fed(parts: Iterator[bytes]) -> list[bytes]:
+        cut = Frames(limit)
+        found: list[bytes] = []
+        for part in parts:
+            found += cut.feed(part)
+            assert cut.buffered <= limit + 9
+        cut.finish()
+        assert all(len(one) <= limit for one in found)
+        return found
+
+    assert outcome(lambda: fed(iter([data]))) == outcome(lambda: fed(pieces(data)))
+    if (read := read_uvarint(data)) is not None:
+        assert uvarint(read[0]) == data[: read[1]]
+
+
+def _negotiate(side: Proposer | Answerer, parts: Iterator[bytes]) -> tuple[str | None, bytes, bytes]:
+    said, beyond = side.take(), b""
+    for part in parts:
+        if side.chosen is None:
+            side.feed(part)
+            said += side.take()
+            assert len(side._held) <= LINE_LIMIT + 9
+        else:
+            beyond += part
+    return side.chosen, said, side.rest + beyond
+
+
+def multistream_proposer(data: bytes) -> None:
+    offered = (NOISE, YAMUX, PING)
+    whole = outcome(lambda: _negotiate(Proposer(offered), iter([data])))
+    assert whole == outcome(lambda: _negotiate(Proposer(offered), pieces(data)))
+
+
+def multistream_answerer(data: bytes) -> None:
+    spoken = (NOISE, YAMUX, PING, identify.ID, PROTOCOL)
+    whole = outcome(lambda: _negotiate(Answerer(spoken.__contains__), iter([data])))
+    assert whole == outcome(lambda: _negotiate(Answerer(spoken.__contains__), pieces(data)))
+
+
+# Noise.
+
+
+def _shake(recording: Recording, data: bytes, parts: Iterator[bytes]) -> bool:
+    """Only the recorded peer, with its recorded bytes, gets through."""
+    replay = Replay(recording)
+    replay._shake()
+    handshake = replay.handshake
+    assert handshake is not None
+    for part in parts:
+        if handshake.done:
+            break
+        handshake.feed(part)
+        assert len(handshake._held) < 1 << 16 and len(handshake.take()) < 1 << 10
+    if handshake.done:
+        assert handshake.peer == parse_peer(recording.peer)
+        assert data.startswith(real(DIALLED if recording.outbound else DIALLER).handshake)
+    return handshake.done
+
+
+def noise_dialler(data: bytes) -> None:
+    recording = load_once(DIALLED)
+    assert outcome(lambda: _shake(recording, data, iter([data]))) == outcome(lambda: _shake(recording, data, pieces(data)))
+
+
+def noise_listener(data: bytes) -> None:
+    recording = load_once(DIALLER)
+    assert outcome(lambda: _shake(recording, data, iter([data]))) == outcome(lambda: _shake(recording, data, pieces(data)))
+
+
+def noise_payload(data: bytes) -> None:
+    """The bytes arrive well sealed, by one who has no signature for them, in message 2 or 3."""
+    initiator = bool(data and data[0] & 1)
+    victim = Handshake(ME, initiator=initiator, muxers=(YAMUX,), static=KEYS[0], ephemeral=KEYS[1])
+    static, ephemeral = map(X25519PrivateKey.from_private_bytes, KEYS[2:])
+    forger = XX(initiator=not initiator, static=static, ephemeral=ephemeral)
+    if initiator:
+        forger.read(victim.take()[2:])
+    else:
+        victim.feed(_message(forger.write(b"")))
+        forger.read(victim.take()[2:])
+    victim.feed(_message(forger.write(data[1:60_000])))
+    assert not victim.done, "a static key that nobody has signed"
+
+
+def _message(sealed: bytes) -> bytes:
+    return len(sealed).to_bytes(2, "big") + sealed
+
+
+def noise_channel(data: bytes) -> None:
+    """What comes out is what the peer sealed, from the beginning, as far as it goes."""
+    receiving, plain = channel()
+    ours = Channel(bytes(32), receiving)
+    for part in pieces(data):
+        out = ours.feed(part)
+        assert plain.startswith(out)
+        plain = plain[len(out) :]
+        assert len(ours._held) <= (1 << 16) + 1
+
+
+# Yamux.
+
+
+def yamux_dialler(data: bytes) -> None:
+    _yamux(data, initiator=True)
+
+
+def yamux_listener(data: bytes) -> None:
+    _yamux(data, initiator=False)
+
+
+STILL = 256
+"""Pieces that come before the link takes what is to be sent."""
+SMALL = YamuxLimits(streams=8, held=1 << 10, control=SIZE * 32)
+
+
+def _yamux(data: bytes, *, initiator: bool) -> None:
+    assert outcome(lambda: _events(data, initiator, iter([data]))) == outcome(lambda: _events(data, initiator, pieces(data)))
+    _echo(data, initiator)
+
+
+def _opened(initiator: bool, limits: YamuxLimits = DEFAULTS) -> Yamux:
+    """With some streams of its own, in several states."""
+    muxer = Yamux(initiator=initiator, limits=limits)
+    first, second, third = (muxer.open() for _ in range(3))
+    assert first and second and third
+    muxer.send(first, b"x" * 100)
+    muxer.finish(second)
+    muxer.ping(7)
+    return muxer
+
+
+def _events(data: bytes, initiator: bool, parts: Iterator[bytes]) -> tuple[list[Event], dict[int, bytes]]:
+    muxer = _opened(initiator)
+    events: list[Event] = []
+    bodies: dict[int, bytes] = {}
+    for part in parts:
+        for event in muxer.feed(part):
+            if isinstance(event, Data):
+                assert event.data
+                bodies[event.stream] = bodies.get(event.stream, b"") + event.data
+            else:
+                events.append(event)
+    return events, bodies
+
+
+def _echo(data: bytes, initiator: bool) -> None:
+    """An application that answers everything, on a link that now and then stands still."""
+    muxer = _opened(initiator, SMALL)
+    for number, part in enumerate(pieces(data)):
+        for event in muxer.feed(part):
+            if isinstance(event, Opened | Data | Finished):
+                muxer.send(event.stream, event.data if isinstance(event, Data) else b"hello")
+            if isinstance(event, Data):
+                muxer.consumed(event.stream, len(event.data) if number % 3 else len(event.data) // 2)
+            elif isinstance(event, Finished):
+                muxer.finish(event.stream)
+        assert muxer.held <= SMALL.held and muxer.streams <= 2 * SMALL.streams
+        assert all(state.room <= TOP for state in muxer._streams.values())
+        assert muxer._control <= SMALL.control + SIZE * 16
+        if number % 4 == 1 and (stream := muxer.open()) is not None:
+            muxer.reset(stream)
+        if number % STILL == STILL - 1:
+            muxer.take()
+
+
+# Names, keys and addresses.
+
+
+def address_bytes(data: bytes) -> None:
+    address = Address.decode(data)
+    assert address.encode() == data, "a second encoding of the same address"
+    _check_address(address)
+
+
+def address_text(data: bytes) -> None:
+    _check_address(Address.parse(_text(data)))
+
+
+def _check_address(address: Address) -> None:
+    text = str(address)
+    assert text.isprintable()
+    assert Address.decode(address.encode()) == address == Address.parse(text)
+    assert address.transport in ("", "tcp", "ws", "quic-v1")
+    address.host.partition("%")[0].encode("idna")
+    assert 0 <= address.port < 1 << 16
+    assert address.peer is None or check_peer(address.peer) == address.peer
+    assert address.with_peer(ME.peer).peer == ME.peer
+    assert {address: 1}[Address.parse(text)] and sorted([address, address])
+
+
+def public_key(data: bytes) -> None:
+    key = PublicKey.decode(data)
+    assert key.encode() == data
+    assert not key.verify(data, b"message") and not key.verify(b"", data)
+    assert check_peer(key.peer) == key.peer
+    assert key_in(key.peer) in (None, key)
+
+
+def identity(data: bytes) -> None:
+    who = Identity.decode(data)
+    assert Identity.decode(who.encode()).peer == who.peer
+    assert who.public.verify(who.sign(data), data)
+
+
+def peer_name(data: bytes) -> None:
+    peer = parse_peer(_text(data))
+    assert parse_peer(peer_text(peer)) == peer
+
+
+def peer_bytes(data: bytes) -> None:
+    assert parse_peer(peer_text(check_peer(data))) == data
+    key = key_in(data)
+    assert key is None or key.peer == data
+
+
+def swarm_key(data: bytes) -> None:
+    key = read_key(data)
+    assert len(key) == 32
+    assert read_key(data.decode("latin-1")) == key
+
+
+def _text(data: bytes) -> str:
+    """As it comes from a command line."""
+    return data.decode(errors="surrogateescape")
+
+
+# What peers say of themselves.
+
+
+def envelope(data: bytes) -> None:
+    key, payload = open_envelope(data, DOMAIN, PAYLOAD_TYPE)
+    assert payload in signed_records(), "a record that nobody signed"
+    assert check_peer(key.peer)
+
+
+def record(data: bytes) -> None:
+    """The payload of a record, well signed: by the key of the recordings, so that it may be about its own peer."""
+    who = load_once(DIALLED).identity
+    read = read_record(seal_envelope(who, DOMAIN, PAYLOAD_TYPE, data[:4_000]))
+    assert read.peer == who.peer and 0 <= read.sequence < 1 << 64 and len(read.addresses) <= 64
+    for address in read.addresses:
+        _check_address(address)
+
+
+def identified(data: bytes) -> None:
+    cut = Frames(identify.MESSAGE_LIMIT)
+    said = identify.read(cut.feed(data), load_once(DIALLED).identity.peer)
+    for address in (*(said.addresses or ()), *([said.observed] if said.observed else [])):
+        _check_address(address)
+    assert len(said.protocols or ()) <= identify.LISTED and len(said.addresses or ()) <= identify.LISTED
+
+
+# Messages.
+
+SIGNING = Signing(ME)
+
+
+def rpc(data: bytes) -> None:
+    """What is let through was signed and can be passed on; what this side signs of it, the next one lets through."""
+    codec = RpcCodec(limit=1 << 16)
+    for part in codec.unpack(data):
+        if isinstance(part, Publication):
+            if SIGNING.problem(part) is None:
+                assert _again(codec, part) in authentic(), "a message that nobody signed"
+            mine = msgspec.structs.replace(part, id=MessageId(ME.peer, part.id.epoch, part.id.sequence))
+            signed = SIGNING.sign(mine)
+            assert SIGNING.problem(signed) is None
+            part = signed
+        _again(codec, part)
+
+
+def _again(codec: RpcCodec | MsgpackCodec, part: Message) -> bytes:
+    """Packed, unpacked and packed; compared as bytes since no float need be equal to itself."""
+    try:
+        [packed] = codec.pack((part,))
+    except UsageError:  # signed or marked it is over the limit
+        return b""
+    [read] = codec.unpack(packed)
+    assert type(read) is type(part) and codec.pack((read,)) == [packed]
+    return packed
+
+
+def msgpack(data: bytes) -> None:
+    codec = MsgpackCodec(KINDS, limit=1 << 16)
+    [read] = codec.unpack(data)
+    assert isinstance(read, KINDS)
+    _again(codec, read)
+
+
+TARGETS: dict[str, Target] = {
+    "frames": frames,
+    "multistream-proposer": multistream_proposer,
+    "multistream-answerer": multistream_answerer,
+    "noise-dialler": noise_dialler,
+    "noise-listener": noise_listener,
+    "noise-payload": noise_payload,
+    "noise-channel": noise_channel,
+    "yamux-dialler": yamux_dialler,
+    "yamux-listener": yamux_listener,
+    "address-bytes": address_bytes,
+    "address-text": address_text,
+    "public-key": public_key,
+    "identity": identity,
+    "peer-name": peer_name,
+    "peer-bytes": peer_bytes,
+    "swarm-key": swarm_key,
+    "envelope": envelope,
+    "record": record,
+    "identify": identified,
+    "rpc": rpc,
+    "msgpack": msgpack,
+}
+TEXTS = {"address-text", "identity", "peer-name", "swarm-key"}
+"""Their input is the local side's."""
