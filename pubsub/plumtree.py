@@ -6,18 +6,20 @@ so the tree mends itself; a second copy makes a link lazy, so it has no cycles. 
 - GOSSIP, first copy: sender becomes eager; after validation the payload goes to the other eager links, an IHAVE to the lazy.
 - GOSSIP, later copy: sender becomes lazy and gets a PRUNE. PRUNE: sender becomes lazy.
 - IHAVE of an unknown id: wait `first_wait` for the payload, then GRAFT an announcer every `second_wait`, each in its turn.
+  An announcer makes its link eager that way; if the payload comes from elsewhere, the link is pruned again.
 - GRAFT: sender becomes eager, and gets the payload if it is asked for and still held.
 - Optimisation: a payload that took `threshold` hops more than an earlier announcement says changes to that announcer's link.
 
-Beyond the paper: an announcer is asked again (`graft_tries`), since a GRAFT may be lost; a neighbour that comes up hears of
-all that is held (SUMMARY), which mends partitions; announcements are batched under load; and, as an option, each source
-has a tree of its own. A peer that is no neighbour is answered by the same rules, but is never eager or lazy.
+Beyond the paper: that undoing; while messages of many sources overlap, only some of them shape the tree (`settle`), or it
+would never come to rest; an announcer is asked again (`graft_tries`), since a GRAFT may be lost; a neighbour that comes up
+hears of all that is held (SUMMARY), which mends partitions; announcements are batched under load; and, as an option, each
+source has a tree of its own. A peer that is no neighbour is answered by the same rules, but is never eager or lazy.
 
 Below it needs neighbours. Above it promises each message once while its id is remembered; subscriptions filter what is
 delivered, not what is forwarded.
 Bounds: PlumtreeConfig has those of payloads held (`Held`), of ids announced and not come (`Missing`) and of trees; ANNOUNCERS
 of one id; IDS in one message; what waits for a link to drain (`owed`, `unsent`) is part of what is held, and ends with the
-link; `shortcuts` are as many as pending validations; ids seen in `pubsub.seen`. Two timers.
+link; `pending_gossip` is as long as pending validations; ids seen in `pubsub.seen`. Two timers.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from overlays.overlay import Overlay
 from peer.errors import UsageError
 from peer.machine import MS, SECOND, Env, Lane, Message, MessageId, Peer, Timer, upon
 from peer.trace import DUPLICATE, GRAFT, PRUNE
-from pubsub.message import Attributes, OrderHeader, Publication
+from pubsub.message import Attributes, OrderHeader, Publication, Verdict
 from pubsub.router import App, Role, Router
 from pubsub.seen import LIMIT, TTL, Seen
 
@@ -65,18 +67,19 @@ class Gossip(Message, frozen=True, tag=0):
     signature: bytes
     key: bytes
     round: Round
+    shapes: bool  # whether the tree is changed after it; see `_shapes`
 
     @classmethod
-    def of(cls, p: Publication, hops: int) -> Gossip:
-        return cls(p.id, p.topic, p.data, p.order, p.attributes, p.signature, p.key, hops)
+    def of(cls, p: Publication, hops: int, shapes: bool = True) -> Gossip:
+        return cls(p.id, p.topic, p.data, p.order, p.attributes, p.signature, p.key, hops, shapes)
 
     def publication(self) -> Publication:
         return Publication(self.id, self.topic, self.data, self.order, self.attributes, self.signature, self.key)
 
     def weight(self) -> int:
         """About its bytes; exactly would be to encode it, which costs more than keeping it."""
-        texts = len(self.data) + len(self.topic.encode()) + len(self.signature) + len(self.key)
-        attributes = sum(len(name) + len(str(value)) for name, value in self.attributes)
+        texts = len(self.data) + len(self.topic) + len(self.signature) + len(self.key)
+        attributes = sum(len(name) + len(str(value)) for name, value in self.attributes) if self.attributes else 0
         return texts + attributes + 64 * (1 + len(self.order.dependencies) if self.order else 1)
 
 
@@ -117,6 +120,7 @@ class PlumtreeConfig:
     second_wait: int = 500 * MS  # the paper: shorter, about a round trip to a neighbour; half a second is a guess
     graft_tries: int = 3  # a guess; the paper asks each announcer once
     threshold: int = 7  # the paper's evaluation: 3 for one sender, 7 for many; 0 never optimises
+    settle: int = 2 * SECOND  # a guess: longer than a message spreads; with 0 every message shapes the tree, as in the paper
     batch: int = 5 * MS  # a guess, as in iroh-gossip; the paper's own runs announce at once, which is 0
     per_source: bool = False  # the paper discusses both, and measures the shared tree
     trees: int = 1_024  # a guess; the longest unused is forgotten, which costs a flood
@@ -128,7 +132,7 @@ class PlumtreeConfig:
     missing_each: int = 1_024  # of them, by one announcer: a guess, so that one liar leaves room for others
 
     def __post_init__(self) -> None:
-        least = {"first_wait": 1, "second_wait": 1, "graft_tries": 1, "threshold": 0, "batch": 0, "trees": 1}
+        least = {"first_wait": 1, "second_wait": 1, "graft_tries": 1, "threshold": 0, "settle": 0, "batch": 0, "trees": 1}
         least |= {"held_messages": 1, "held_bytes": 1, "missing": 1, "missing_each": 1}
         for name, bound in least.items():
             if getattr(self, name) < bound:
@@ -143,13 +147,18 @@ DEFAULT = PlumtreeConfig()
 
 
 class Tree:
-    """Which neighbours are eager, which lazy. Tuples, for `Env.send_all`: they are read far more often than they change."""
+    """Which neighbours are eager, which lazy. Tuples, for `Env.send_all`: they are read far more often than they change.
 
-    __slots__ = ("eager", "lazy")
+    `shaped_at` is when the last message came that shapes the tree, `others` how many came since.
+    """
+
+    __slots__ = ("eager", "lazy", "others", "shaped_at")
 
     def __init__(self, neighbors: Iterable[Peer]) -> None:
         self.eager: tuple[Peer, ...] = tuple(neighbors)
         self.lazy: tuple[Peer, ...] = ()
+        self.shaped_at: int | None = None
+        self.others = 0
 
     def make_eager(self, peer: Peer) -> None:
         if peer in self.lazy:
@@ -160,6 +169,12 @@ class Tree:
         if peer in self.eager:
             self.eager = _without(self.eager, peer)
             self.lazy += (peer,)
+
+    def carried(self, m: Gossip, now: int) -> None:
+        if m.shapes:
+            self.shaped_at, self.others = now, 0
+        else:
+            self.others += 1
 
     def remove(self, peer: Peer) -> None:
         self.eager, self.lazy = _without(self.eager, peer), _without(self.lazy, peer)
@@ -177,6 +192,8 @@ class Held:
         self.bytes = 0
 
     def add(self, m: Gossip, now: int) -> None:
+        if m.id in self.messages:  # it came again after its id was forgotten, or is published again
+            return
         weight = m.weight()
         self.messages[m.id] = m
         self.order.append((now, weight, m.id))
@@ -200,12 +217,14 @@ class Held:
 class Missing:
     """An id that was announced and has not come; who announced it, in order of asking, and how often each may still be asked."""
 
-    __slots__ = ("announcers", "due", "nearest", "opener", "round")
+    __slots__ = ("announcers", "due", "grafted", "made_eager", "nearest", "opener", "round")
 
     def __init__(self, opener: Peer, due: int) -> None:
         self.opener = opener
         self.due = due
         self.announcers: dict[Peer, int] = {}
+        self.grafted = False
+        self.made_eager: list[Peer] = []
         self.nearest = opener
         self.round = ROUNDS + 1
 
@@ -215,9 +234,13 @@ class Missing:
         if hops < self.round:
             self.nearest, self.round = peer, hops
 
-    def next(self) -> Peer | None:
-        """Whom to ask now: the first of the line, which goes to its end unless it was asked often enough."""
-        peer = next(iter(self.announcers), None)
+    def next(self, eager: Sequence[Peer]) -> Peer | None:
+        """Whom to ask now: one of `eager` if there is one, else the first of the line; it goes to the end of the line.
+
+        Who was asked often enough leaves the line.
+        """
+        self.grafted = True
+        peer = next((peer for peer in self.announcers if peer in eager), next(iter(self.announcers), None))
         if peer is not None and (left := self.announcers.pop(peer) - 1):
             self.announcers[peer] = left
         return peer
@@ -227,8 +250,8 @@ class Plumtree(Router):
     """`awaited` and `asked` are the missing ids in their first and second wait, each in order of their ends."""
 
     __slots__ = (
-        "announced_at", "asked", "awaited", "began", "config", "held", "lazy_queue", "neighbors", "opened", "owed", "queue_timer",
-        "seen", "shortcuts", "timer", "tree", "trees", "unsent",
+        "announced_at", "asked", "awaited", "began", "config", "held", "lazy_queue", "neighbors", "opened", "owed",
+        "pending_gossip", "queue_timer", "seen", "timer", "tree", "trees", "unsent",
     )  # fmt: skip
 
     protocols = (PROTOCOL,)
@@ -246,7 +269,7 @@ class Plumtree(Router):
         self.asked: dict[MessageId, Missing] = {}
         self.opened: dict[Peer, int] = {}  # how many of them each peer was the first to announce
         self.timer: Timer | None = None
-        self.shortcuts: dict[MessageId, Peer] = {}  # what the optimisation will do once the message is accepted
+        self.pending_gossip: dict[MessageId, tuple[Gossip, Peer | None]] = {}  # before the verdict; whose link would be better
         self.lazy_queue: dict[Peer, dict[MessageId, int]] = {}
         self.announced_at = -config.batch
         self.queue_timer: Timer | None = None
@@ -257,7 +280,7 @@ class Plumtree(Router):
 
     def _spread(self, publication: Publication) -> None:
         self.seen.note(publication.id, self.env.now())
-        self._push(Gossip.of(publication, 0), self.env.me)
+        self._push(Gossip.of(publication, 0, self._shapes(publication.id)), self.env.me)
 
     @upon(Gossip)
     def _gossip(self, sender: Peer, m: Gossip) -> None:
@@ -265,30 +288,57 @@ class Plumtree(Router):
         if m.id in self.seen or not self.seen.note(m.id, self.env.now()):
             if self.tracing:
                 self.trace(DUPLICATE, m.topic, m.id, sender)
-            self._prune(tree, sender, m.id, m.topic)
+            if m.shapes:
+                self._prune(tree, sender, m.id, m.topic)
         else:
             tree.make_eager(sender)
-            self._came(m)
+            self.pending_gossip[m.id] = m, self._came(m, sender)
+            waiting = self.pending
             self._received(sender, m.publication(), m.round)
+            if self.pending == waiting:
+                self.pending_gossip.pop(m.id, None)
 
     @upon(Prune)
     def _pruned(self, sender: Peer, m: Prune) -> None:
         self._tree(m.id).make_lazy(sender)
 
+    def _judged(self, sender: Peer, publication: Publication, hops: int | None, verdict: Verdict) -> None:
+        super()._judged(sender, publication, hops, verdict)
+        self.pending_gossip.pop(publication.id, None)
+
     def _accepted(self, sender: Peer, publication: Publication, hops: int | None) -> None:
-        """The optimisation comes after the push: who is nearer to the source has this message, and needs no copy."""
-        assert hops is not None
-        self._push(Gossip.of(publication, hops), sender)
-        nearest = self.shortcuts.pop(publication.id, None)
+        """The optimisation comes after the push: who is nearer to the source has this message, and needs no copy.
+
+        Only a verdict so late that the id was forgotten, and came again, finds no gossip left.
+        """
+        pending = self.pending_gossip.pop(publication.id, None)
+        m, nearest = pending if pending is not None else (Gossip.of(publication, hops or 0, shapes=False), None)
+        self._push(m, sender)
         if nearest is not None and nearest in self.neighbors:
-            tree = self._tree(publication.id)
-            self._graft(nearest, (publication.id,), payload=False)
-            self._prune(tree, sender, publication.id, publication.topic)
+            self._graft(nearest, (m.id,), payload=False)
+            self._prune(self._tree(m.id), sender, m.id, m.topic)
         super()._accepted(sender, publication, hops)
+
+    def _forged(self, publication: Publication) -> None:
+        self.seen.discard(publication.id)
+
+    def _shapes(self, id: MessageId) -> bool:
+        """Whether a message of this node's own is to shape the tree: only some do while many are under way.
+
+        Of two messages that spread at a time, each may prune the links by which the other comes: the tree falls apart, is
+        grafted, and never settles. So one that shapes comes when `settle` has passed since the last. As others may publish
+        before they hear of it, the odds are one to the number of messages in such a time.
+        """
+        tree, settle = self._tree(id), self.config.settle
+        if tree.shaped_at is None or not settle:
+            return True
+        passed = self.env.now() - tree.shaped_at
+        return passed >= settle and (not tree.others or self.env.rng.random() * (1 + tree.others * settle / passed) < 1)
 
     def _push(self, m: Gossip, sender: Peer) -> None:
         tree, onward = self._tree(m.id), min(m.round + 1, ROUNDS)
         self.held.add(m, self.env.now())
+        tree.carried(m, self.env.now())
         if tree.eager and tree.eager != (sender,):
             self.env.send_all(tree.eager, replace(m, round=onward), sender)
         if tree.lazy and tree.lazy != (sender,):
@@ -368,12 +418,15 @@ class Plumtree(Router):
     def _overdue(self, due: int) -> None:
         """What was due when the timer was set is due now, whatever the clock says: timers may be early."""
         wanted: dict[Peer, list[MessageId]] = {}
-        over = [self._over(self.awaited, due), self._over(self.asked, due)]
-        for id, missing in [pair for pairs in over for pair in pairs]:
-            peer = missing.next()
+        awaited, asked = self._over(self.awaited, due), self._over(self.asked, due)
+        for id, missing in awaited + asked:
+            # at first who is eager already, so that one message does not make a second link eager
+            peer = missing.next(() if missing.grafted else self._tree(id).eager)
             if peer is None:  # nobody is left to ask; an announcement to come begins it all again
                 self._closed(missing)
             else:
+                if peer in self._tree(id).lazy:
+                    missing.made_eager.append(peer)
                 missing.due = self.env.now() + self.config.second_wait
                 self.asked[id] = missing
                 wanted.setdefault(peer, []).append(id)
@@ -415,16 +468,20 @@ class Plumtree(Router):
         if owed:
             self.owed[peer] = owed
 
-    def _came(self, m: Gossip) -> None:
-        """It is missing no more; if another was to bring it by a way shorter by `threshold`, that will be the better link."""
+    def _came(self, m: Gossip, sender: Peer) -> Peer | None:
+        """It is missing no more: links that were made eager for it, and did not bring it, are lazy again.
+
+        Answers who announced it by a way shorter by `threshold`: that will be the better link.
+        """
         missing = self.awaited.pop(m.id, None) or self.asked.pop(m.id, None)
         if missing is None:
-            return
+            return None
         self._closed(missing)
-        if self.config.threshold and m.round - missing.round >= self.config.threshold:
-            self.shortcuts[m.id] = missing.nearest
-            if len(self.shortcuts) > self.pending_limit:  # of messages that were rejected
-                del self.shortcuts[next(iter(self.shortcuts))]
+        for peer in missing.made_eager:
+            if peer != sender and peer in self.neighbors:
+                self._prune(self._tree(m.id), peer, m.id, m.topic)
+        better = m.shapes and self.config.threshold and m.round - missing.round >= self.config.threshold
+        return missing.nearest if better else None
 
     def _closed(self, missing: Missing) -> None:
         left = self.opened.pop(missing.opener) - 1

@@ -6,7 +6,7 @@ A new protocol is one line here. An option's default gives its type; what is all
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from functools import partial
 from typing import TypeAlias
@@ -18,6 +18,7 @@ from peer.errors import UsageError
 from peer.machine import Build, Env, Machine, Peer, Rng
 from pubsub.flood import Flood
 from pubsub.ordering.order import Order
+from pubsub.plumtree import Plumtree, PlumtreeConfig
 from pubsub.router import App, Router
 from pubsub.signing import Signing
 
@@ -143,10 +144,15 @@ def _build_flood(env: Env, overlay: Overlay, app: App, options: Options) -> Rout
     return Flood(env, overlay, app, announce=bool(options["announce"]))
 
 
+def _build_plumtree(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
+    return Plumtree(env, overlay, app, PlumtreeConfig(**options))  # type: ignore[arg-type]
+
+
 OVERLAYS = {
     "static": OverlayKind({"graph": "regular", "degree": 5}, _check_static, _introduce_static, _admit_static, _build_static),
 }
 
 ROUTERS = {
     "flood": RouterKind({"announce": False}, {"announce": True}, Flood.protocols, _build_flood),
+    "plumtree": RouterKind(asdict(PlumtreeConfig()), {}, Plumtree.protocols, _build_plumtree),
 }
