@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-STACK = "static/flood"
+STACK = "hyparview/plumtree"
 LISTEN = ("/ip4/0.0.0.0/tcp/0",)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TypeAlias
 
 from overlays import graphs
+from overlays.hyparview import HyParView, HyParViewConfig
 from overlays.overlay import Overlay
 from overlays.static import Static
 from peer.errors import UsageError
@@ -140,6 +141,23 @@ def _build_static(env: Env, contacts: Contacts, options: Options, protocols: Seq
     return Static(env, contacts, protocols)
 
 
+def _check_hyparview(options: Options, nodes: int) -> None:
+    HyParViewConfig(**options)  # type: ignore[arg-type]
+
+
+def _introduce_hyparview(options: Options, nodes: int, rng: Rng) -> Sequence[Contacts]:
+    """All begin at once, so all join through one: through several they would be islands at first."""
+    return [(), *((0,) for _ in range(nodes - 1))]
+
+
+def _admit_hyparview(options: Options, live: Sequence[int], rng: Rng) -> Contacts:
+    return tuple(rng.sample(live, min(2, len(live))))
+
+
+def _build_hyparview(env: Env, contacts: Contacts, options: Options, protocols: Sequence[str]) -> Overlay:
+    return HyParView(env, contacts, HyParViewConfig(**options))  # type: ignore[arg-type]
+
+
 def _build_flood(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
     return Flood(env, overlay, app, announce=bool(options["announce"]))
 
@@ -150,6 +168,9 @@ def _build_plumtree(env: Env, overlay: Overlay, app: App, options: Options) -> R
 
 OVERLAYS = {
     "static": OverlayKind({"graph": "regular", "degree": 5}, _check_static, _introduce_static, _admit_static, _build_static),
+    "hyparview": OverlayKind(
+        asdict(HyParViewConfig()), _check_hyparview, _introduce_hyparview, _admit_hyparview, _build_hyparview
+    ),
 }
 
 ROUTERS = {

@@ -23,6 +23,8 @@ from peer.sim import Simulator
 from peer.trace import DELIVER, DUPLICATE, GRAFT, NODE_DOWN, PUBLISH, SEND, Tracer
 from pubsub.plumtree import PROTOCOL, Plumtree, PlumtreeConfig
 
+pytestmark = pytest.mark.slow
+
 NODES, DEGREE = 1_000, 5
 FLOOD = DEGREE + (DEGREE - 1) * (NODES - 1)  # copies of one message: what all links together carry
 WARMUP = 5.0
