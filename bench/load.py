@@ -21,7 +21,8 @@ from typing import Any
 
 import trio
 
-from bench.link import Child, say
+from bench.link import Child
+from bench.link_sides import say
 from bench.show import Report
 from peer.address import Address
 from peer.driver import run_stack

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench import link
+from bench import link, link_sides
 from bench.cli import main
 from bench.load import SPARE, bench_load
 from peer.errors import UsageError, WeftError
@@ -70,14 +70,14 @@ def test_a_profile_shares_out_the_whole_time_of_each_side() -> None:
     ],
 )
 def test_a_function_belongs_to_a_part(module: str, function: str, part: str) -> None:
-    assert link._part(module, function) == part
+    assert link_sides.part_of(module, function) == part
 
 
-@pytest.mark.parametrize("data", [link.numbered(8), link.numbered(6), link.numbered(7)[:-1], b""])
+@pytest.mark.parametrize("data", [link_sides.numbered(8), link_sides.numbered(6), link_sides.numbered(7)[:-1], b""])
 def test_a_receiver_refuses_what_is_not_the_next_message(data: bytes) -> None:
-    link.check_number(link.numbered(7), 7)
+    link_sides.check_number(link_sides.numbered(7), 7)
     with pytest.raises(WeftError, match="message 7 was due"):
-        link.check_number(data, 7)
+        link_sides.check_number(data, 7)
 
 
 def test_a_process_that_fails_ends_the_bench_with_its_last_words() -> None:
