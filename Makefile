@@ -1,7 +1,7 @@
 # Every target does its own set-up: .venv is made on first use, and again when pyproject.toml changes or the tree has moved.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test slow-short interop interop-cold interop-rust fuzz demo bench protobuf clean FORCE
+.PHONY: help setup test slow-short browser chat interop interop-cold interop-rust fuzz demo bench protobuf clean FORCE
 
 BIN := .venv/bin
 STAMP := .venv/.stamp
@@ -20,6 +20,7 @@ help:
 	@echo 'make setup       .venv with all extras and the tools for development; leaves .venv/bin/weft'
 	@echo 'make test        ruff, mypy and all tests but the slow ones'
 	@echo 'make slow-short  the slow tests, some minutes'
+	@echo 'make chat        a chat in the browser; the terminal says how a friend joins'
 	@echo 'make interop     weft with js-, py- and go-libp2p; what they need is kept in ~/.cache/weft-interop'
 	@echo 'make interop-cold   the same, after emptying that cache'
 	@echo 'make interop-rust   with rust-libp2p, which takes minutes to build'
@@ -47,8 +48,15 @@ test: $(STAMP)
 	$(BIN)/python -m mypy
 	$(BIN)/python -m pytest -q
 
-slow-short: $(STAMP)
+slow-short: $(STAMP) browser
 	$(BIN)/python -m pytest -q -m slow
+
+browser:
+	@command -v chromium >/dev/null || { apt-get -qq update && apt-get -qq install -y chromium >/dev/null; } || \
+		echo 'no chromium, and it could not be installed: the tests of the chat page need it' >&2
+
+chat: $(STAMP)
+	$(BIN)/python -m examples.chat --name "$${NAME:-$$(id -un)}" --web
 
 interop: $(STAMP)
 	$(BIN)/python -m pytest -q -m slow tests/interop

@@ -138,6 +138,14 @@ def unsigned(publication: Publication) -> rpc_pb2.Message:
     )
 
 
+def canonical(key: MessageId) -> bool:
+    """Whether it is the one id that stands for its sequence number: what is signed is the number, not the two halves."""
+    missing, epoch = key.epoch >> MISSING, key.epoch & ((1 << MISSING) - 1)
+    if not (0 <= missing < SEQNO and 0 <= key.sequence < 1 << EPOCH_BITS):
+        return False
+    return (epoch << EPOCH_BITS) + key.sequence < 1 << 8 * (SEQNO - missing)
+
+
 def sequence_number(key: MessageId) -> bytes:
     """As it stands in the message."""
     missing, epoch = key.epoch >> MISSING, key.epoch & ((1 << MISSING) - 1)

@@ -12,7 +12,7 @@ import msgspec
 from peer.errors import PeerError
 from peer.ids import Identity, PublicKey, check_peer, key_in
 from pubsub.message import Publication
-from pubsub.rpc import unsigned
+from pubsub.rpc import canonical, unsigned
 
 PREFIX = b"libp2p-pubsub:"
 
@@ -29,6 +29,8 @@ class Signing:
         """Why the message is not its author's; None when it is."""
         if not publication.signature:
             return "no signature"
+        if not canonical(publication.id):
+            return "an id that no author gives"
         try:
             key = _author(publication)
         except PeerError as error:

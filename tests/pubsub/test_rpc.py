@@ -162,6 +162,16 @@ def test_no_signature_and_the_signature_of_another_are_refused() -> None:
     assert signing.problem(forged) == "the key of another author"
 
 
+@pytest.mark.parametrize(
+    ("epoch", "sequence"),
+    [(123_455, 7 + (1 << EPOCH_BITS)), (-1, 7), (123_456, -1), (1 << 60, 7), ((1 << 40) + (1 << 39), 7)],
+)
+def test_the_same_number_under_another_id_is_refused(epoch: int, sequence: int) -> None:
+    signed = Signing(AUTHOR).sign(publication())
+    other = Publication(MessageId(AUTHOR.peer, epoch, sequence), signed.topic, signed.data, signature=signed.signature)
+    assert Signing(OTHER).problem(other) == "an id that no author gives"
+
+
 def test_an_author_whose_id_holds_no_key_must_send_it() -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     der = key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)

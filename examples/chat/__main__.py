@@ -1,0 +1,95 @@
+"""python -m examples.chat --name ada: a chat in this terminal, and with --web in a browser too."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import trio
+
+from examples.chat import web
+from examples.chat.app import Chat, ChatConfig, Feed, open_chat
+from examples.chat.terminal import Screen, Terminal, open_screen
+from peer.errors import WeftError, alone
+from pubsub.defaults import LISTEN, STACK
+
+FRIEND = "bob"
+PATIENCE_S = 10.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = _parser().parse_args(argv)
+    config = ChatConfig(
+        name=args.name,
+        join=args.join,
+        rooms=args.room or ["lobby"],
+        listen=args.listen or LISTEN,
+        key=args.key,
+        stack=args.stack,
+    )
+    try:
+        with alone(), open_screen() as screen:
+            trio.run(_chat, config, screen, args.port if args.web or args.port else None)
+    except WeftError as error:
+        print(f"chat: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m examples.chat", description="A chat among peers; nobody serves it.")
+    parser.add_argument("--name", required=True, help="what others call you")
+    parser.add_argument("--join", action="append", default=[], metavar="ADDR", help="a friend's address; may be given again")
+    parser.add_argument("--room", action="append", metavar="ROOM", help="default: lobby; may be given again")
+    parser.add_argument("--listen", action="append", metavar="ADDR", help=f"default: {LISTEN[0]}; may be given again")
+    parser.add_argument("--key", type=Path, metavar="FILE", help="your identity; made on first use. Default: a new one")
+    parser.add_argument("--stack", default=STACK, metavar="OVERLAY/ROUTER", help=f"default: {STACK}")
+    parser.add_argument("--web", action="store_true", help="serve a page on 127.0.0.1, for you alone")
+    parser.add_argument("--port", type=int, default=0, metavar="PORT", help="of that page; default: any")
+    return parser
+
+
+async def _chat(config: ChatConfig, screen: Screen, port: int | None) -> None:
+    with alone():
+        async with open_chat(config) as chat, trio.open_nursery() as nursery:
+            await nursery.start(_stop_on_signal, nursery.cancel_scope)
+            with chat.feed() as feed:
+                await _talk(chat, screen, feed, config, port)
+            nursery.cancel_scope.cancel()
+
+
+async def _talk(chat: Chat, screen: Screen, feed: Feed, config: ChatConfig, port: int | None) -> None:
+    terminal = Terminal(chat, screen)
+    async with trio.open_nursery() as nursery:
+        if chat.invitation:
+            await screen.print(f"* a friend types: python -m examples.chat --name {FRIEND} {chat.invitation}")
+        if port is not None:
+            await screen.print(f"* your page: {await nursery.start(web.serve, chat, port)}")
+        nursery.start_soon(terminal.run_output, feed)
+        if config.join and screen.editor is None:
+            await _until_linked(chat, screen)
+        if await terminal.run_input() or port is None:
+            nursery.cancel_scope.cancel()
+
+
+async def _until_linked(chat: Chat, screen: Screen) -> None:
+    """What is piped in must not be said before somebody hears it; at a terminal nobody needs to wait."""
+    with trio.move_on_after(PATIENCE_S) as limit:
+        await chat.node.neighbors_up()
+    if limit.cancelled_caught:
+        await screen.print("* nobody has answered yet; trying again meanwhile")
+
+
+async def _stop_on_signal(scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
+        async for _ in signals:
+            scope.cancel()
+            return
+
+
+if __name__ == "__main__":
+    sys.exit(main())
