@@ -145,7 +145,7 @@ def _run(parser: Parser, argv: Sequence[str] | None) -> int:
 
 
 def _parser() -> Parser:
-    description = "Peer-to-peer publish/subscribe: protocols in a deterministic simulator, traced and measured."
+    description = "Peer-to-peer publish/subscribe: live peers that speak libp2p, a simulator, and measures of both."
     parser = Parser(prog="weft", description=description, allow_abbrev=False)
     parser.add_argument("--version", action="store_true", help="print the version and leave")
     parser.set_defaults(run=None, parser=parser)
@@ -255,7 +255,7 @@ def _add_bench(commands: Commands) -> None:
 def _add_live(commands: Commands) -> None:
     from pubsub.cli import add_commands
 
-    add_commands(lambda name, summary, run: _add(commands, name, summary, run))
+    add_commands(lambda name, summary, run: _add(commands, name, summary, run, live=True))
 
 
 COMMANDS: tuple[Callable[[Commands], None], ...] = (
@@ -263,11 +263,15 @@ COMMANDS: tuple[Callable[[Commands], None], ...] = (
 )
 
 
-def _add(commands: Commands, name: str, summary: str, run: Callable[[argparse.Namespace], None]) -> Parser:
+def _add(
+    commands: Commands, name: str, summary: str, run: Callable[[argparse.Namespace], None], *, live: bool = False
+) -> Parser:
     parser = commands.add_parser(name, help=summary, description=f"{summary.capitalize()}.", allow_abbrev=False)
     parser.set_defaults(run=run, parser=parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
-    parser.add_argument("--quiet", action="store_true", help="show no progress bar")
+    how = "a line" if live else "instead of a table"
+    parser.add_argument("--json", action="store_true", help=f"print JSON, one object {how}")
+    if not live:
+        parser.add_argument("--quiet", action="store_true", help="show no progress bar")
     return parser
 
 

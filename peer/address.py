@@ -40,6 +40,8 @@ class Address(msgspec.Struct, frozen=True, order=True, cache_hash=True):
 
     @classmethod
     def parse(cls, text: str) -> Address:
+        if not isinstance(text, str):
+            raise UsageError(f"{text!r} is no address; such as /ip4/127.0.0.1/tcp/4001")
         try:
             address = cls(_parse(text))
             size = len(address.encode())
@@ -96,6 +98,11 @@ class Address(msgspec.Struct, frozen=True, order=True, cache_hash=True):
         if self.parts and self.parts[-1][0] == "p2p":
             return Address(self.parts[:-1])
         return self
+
+    @property
+    def is_loopback(self) -> bool:
+        name, value = self.parts[0] if self.parts else ("", "")
+        return (name == "ip4" and value.startswith("127.")) or (name == "ip6" and value == "::1")
 
     @property
     def host(self) -> str:

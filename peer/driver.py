@@ -9,7 +9,8 @@ decided by `peer.dispatch`, from the protocols that the peer named by identify. 
 
 One place for a peer's fault: a PeerError out of any upcall costs that peer's link, with a log line. Any other error of a
 machine is a crash: no machine is called any more, and `run_stack` raises MachineError.
-Bounds: the outbox's; PARKED bytes a machine for a peer that is being dialled; REQUESTS under way; timers are the machines' own.
+Bounds: the outbox's; PARKED bytes a machine for a peer that is being dialled; HALF_FRAMES a link, ANSWERS a stream; REQUESTS
+under way; timers are the machines' own.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ log = logging.getLogger("weft.driver")
 
 PARKED = LIMIT
 REQUESTS = 1_024
+HALF_FRAMES = 4 << 20  # bytes a link; one frame may have a quarter of it
+ANSWERS = 4 << 20  # bytes a stream that the peer has not taken
 FIRED = 256  # timers in a row before other tasks have their turn
 
 Upcall: TypeAlias = Callable[..., None]
@@ -115,7 +118,7 @@ class DriverEnv:
 
     def backlog(self, peer: Peer) -> int:
         outlet = self.outlets.get(peer)
-        return outlet.queued if outlet is not None else self.driver.parked_bytes(self, _bytes(peer))
+        return outlet.waiting if outlet is not None else self.driver.parked_bytes(self, _bytes(peer))
 
     def learn(self, info: PeerInfo) -> None:
         self.driver.learn(info)
@@ -140,10 +143,11 @@ class DriverEnv:
 class Linked:
     """A link as this stack sees it: who was told of it, and what waits to leave."""
 
-    __slots__ = ("heard", "link", "outbox")
+    __slots__ = ("heard", "held", "link", "outbox")
 
     def __init__(self, link: LiveLink, outbox: Outbox, heard: list[tuple[Machine, str]]) -> None:
         self.link = link
+        self.held = 0  # bytes of frames that have not come whole, on all streams of the link
         self.outbox = outbox
         self.heard = heard
 
@@ -430,7 +434,7 @@ class Driver:
                 self._early[stream.link] = left
 
     def _listen_to(self, env: DriverEnv, stream: Stream) -> None:
-        inlet = Inlet(self, env, stream)
+        inlet = Inlet(self, env, stream, self._told[stream.link])
         stream.pushed(inlet.data, inlet.end)
 
     def _drop(self, peer: bytes, reason: str) -> None:
@@ -462,8 +466,8 @@ class Driver:
         addresses: list[Address] = []
         if record is not None:
             try:
-                signed = read_record(record)
-                addresses += signed.addresses if signed.peer == peer else ()
+                record = self._newer(peer, record)
+                addresses += read_record(record).addresses if record is not None else ()
             except PeerError:
                 record = None
         for text in info.addresses:
@@ -471,7 +475,15 @@ class Driver:
                 addresses.append(Address.parse(text))
             except UsageError:
                 continue
-        self.host.learn(peer, addresses, record)
+        self.host.learn(peer, addresses, record, hearsay=True)
+
+    def _newer(self, peer: bytes, record: bytes) -> bytes | None:
+        """The record, if its owner is the peer and it is no older than the one that is known."""
+        signed, known = read_record(record), self.host.known.get(peer)
+        old = known.record if known is not None else None
+        if signed.peer != peer or (old is not None and read_record(old).sequence > signed.sequence):
+            return None
+        return record
 
     def info(self, peer: bytes) -> PeerInfo:
         if peer == self.host.peer:
@@ -555,14 +567,17 @@ class Driver:
 class Inlet:
     """What a peer says on one stream to one machine."""
 
-    __slots__ = ("_driver", "_env", "_frames", "_over", "_stream", "_waiting")
+    __slots__ = ("_driver", "_env", "_frames", "_held", "_linked", "_over", "_rest", "_stream", "_waiting")
 
-    def __init__(self, driver: Driver, env: DriverEnv, stream: Stream) -> None:
+    def __init__(self, driver: Driver, env: DriverEnv, stream: Stream, linked: Linked) -> None:
         self._driver = driver
         self._env = env
         self._stream = stream
+        self._linked = linked
         self._frames = Frames(env.codec.limit)
+        self._held = 0
         self._over = False
+        self._rest = b""  # of answers that the window did not take
         self._waiting = 0
 
     def data(self, data: bytes) -> None:
@@ -578,6 +593,7 @@ class Inlet:
                         ask(machine, peer, msg, self._reply)
                     else:
                         receive(machine, peer, msg)
+            self._count(self._frames.buffered)
         except PeerError as error:
             who = peer_text(peer)
             log.warning("%s broke the protocol: %s", who, error, extra={"peer": who, "reason": str(error)})
@@ -587,15 +603,31 @@ class Inlet:
 
     def end(self, reason: str | None) -> None:
         self._over = True
-        if reason is None and not self._waiting:
-            self._stream.finish()
+        self._count(0)
+        if reason is None:
+            self._finish_when_done()
+
+    def _count(self, held: int) -> None:
+        self._linked.held += held - self._held
+        self._held = held
+        if self._linked.held > HALF_FRAMES:
+            raise PeerError(f"more than {HALF_FRAMES} bytes of frames that do not end")
 
     def _reply(self, msg: Message) -> None:
         self._waiting -= 1
-        data = b"".join(map(frame, self._env.codec.pack((msg,))))
-        if self._stream.write(data) < len(data):
-            self._stream.reset("the peer does not take its answer")
-        elif self._over and not self._waiting:
+        self._rest += b"".join(map(frame, self._env.codec.pack((msg,))))
+        if len(self._rest) > ANSWERS:
+            self._stream.reset("the peer does not take its answers")
+        else:
+            self._stream.on_room = self._write
+            self._write()
+
+    def _write(self) -> None:
+        self._rest = self._rest[self._stream.write(self._rest) :]
+        self._finish_when_done()
+
+    def _finish_when_done(self) -> None:
+        if self._over and not self._waiting and not self._rest:
             self._stream.finish()
 
 

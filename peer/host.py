@@ -42,6 +42,7 @@ from peer.yamux import Yamux, YamuxLimits
 log = logging.getLogger("weft.peer")
 
 AGENT = "weft/0.1.0"
+ADDRESSES = 16  # of one peer
 SWEEP_S = 1.0
 TURN = 64  # links flushed before other tasks have their turn
 
@@ -80,6 +81,14 @@ class HostConfig:
     def __post_init__(self) -> None:
         if not 0 < self.low_water <= self.high_water <= self.links:
             raise UsageError("a host needs 0 < low_water <= high_water <= links")
+        for name, value in vars(self).items():
+            if name.endswith("_s") and name != "grace_s" and not value > 0:
+                raise UsageError(f"{name} is {value}; it must be above 0")
+        if self.psk is not None and (not isinstance(self.psk, bytes) or len(self.psk) != 32):
+            raise UsageError("psk is the 32 bytes of a private network's key, as peer.pnet.read_key gives them")
+        for peers in (self.allow or (), self.deny):
+            if isinstance(peers, (str, bytes)) or not all(isinstance(peer, bytes) for peer in peers):
+                raise UsageError("allow and deny are several peer ids as bytes, as peer.ids.parse_peer gives them")
 
 
 class Watcher(Protocol):
@@ -124,6 +133,7 @@ class Host:
         self.watchers: list[Watcher] = []
         self.known: OrderedDict[bytes, Known] = OrderedDict()
         self.counts: Counter[str] = Counter()
+        self.closed = False
         self._nursery = nursery
         self._listeners: list[Listener] = []
         self._handlers: dict[str, Callable[[Stream], None]] = {}
@@ -148,6 +158,7 @@ class Host:
 
     def halt(self, reason: str) -> None:
         """Close everything at once; what was not sent is lost."""
+        self.closed = True
         for listener in self._listeners:
             listener.close()
         for link in list(self.links.values()):
@@ -155,6 +166,7 @@ class Host:
 
     async def close(self) -> None:
         """Take nothing new, close every link after what was sent, as far as that goes in `close_s`, then halt."""
+        self.closed = True
         for listener in self._listeners:
             listener.close()
         for link in list(self.links.values()):
@@ -188,6 +200,8 @@ class Host:
 
     def push(self, protocol: str, accept: Callable[[Stream], None]) -> None:
         """Call `accept(stream)` for each stream; it sets `on_data` and `on_end` instead of running a task."""
+        if not isinstance(protocol, str) or not protocol.isascii() or not protocol.startswith("/") or len(protocol) > 256:
+            raise UsageError(f"{protocol!r} is no name of a protocol; such as /chat/1.0.0, in ASCII and 256 letters at most")
         if protocol in self._handlers:
             raise UsageError(f"{protocol} has a handler already")
         self._handlers[protocol] = accept
@@ -197,14 +211,19 @@ class Host:
         self._handlers.pop(protocol, None)
         self._push_identify()
 
-    def learn(self, peer: bytes, addresses: Sequence[Address], record: bytes | None = None) -> None:
-        """Remember where a peer may be reached; the peers heard of longest ago are forgotten first."""
+    def learn(self, peer: bytes, addresses: Sequence[Address], record: bytes | None = None, *, hearsay: bool = False) -> None:
+        """Remember where a peer may be reached. What was only heard comes behind what was given by hand or has worked.
+
+        The peers heard of longest ago are forgotten first, but not those that somebody holds.
+        """
         known = self.known.pop(peer, None) or Known()
-        known.addresses = tuple(dict.fromkeys([*(address.without_peer() for address in addresses), *known.addresses]))[:16]
+        plain = [address.without_peer() for address in addresses]
+        known.addresses = tuple(dict.fromkeys([*known.addresses, *plain] if hearsay else [*plain, *known.addresses]))[:ADDRESSES]
         known.record = record or known.record
         self.known[peer] = known
         if len(self.known) > self.config.remembered:
-            self.known.popitem(last=False)
+            oldest = next((other for other in self.known if other not in self._protected), peer)
+            del self.known[oldest]
 
     def protect(self, peer: bytes) -> None:
         """The link to it is not closed for want of room or for being idle, until as many calls of `unprotect`."""
@@ -220,9 +239,10 @@ class Host:
 
         DialError when it cannot be reached, PeerError when it breaks the handshake or is somebody else.
         """
+        self._check_open()
         peer, addresses = self._where(target)
         if peer == self.peer:
-            raise UsageError("a host cannot dial itself")
+            raise UsageError("a host cannot dial itself: this is its own peer id, or another node uses its key")
         if (link := self.links.get(peer)) is not None:
             await (link.ready if link.finishing is None else link.over).wait()
             if link.reason is None:
@@ -247,9 +267,17 @@ class Host:
         """Seconds there and back."""
         stream = await self.open_stream(peer, [ping.PING])
         async with stream:
-            return await ping.ping(stream)
+            try:
+                with trio.fail_after(self.config.answer_s):
+                    return await ping.ping(stream)
+            except trio.TooSlowError:
+                raise StreamError(f"no answer to a ping in {self.config.answer_s:g} s") from None
 
     # What links ask of their owner.
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise UsageError("this host is closed")
 
     def stir(self, link: LiveLink) -> None:
         self._stirred[link] = None
@@ -274,11 +302,14 @@ class Host:
             if target.peer is None:
                 raise UsageError(f"{target} does not say whom to expect there; it must end in /p2p/PEER-ID")
             return target.peer, [target]
+        if not isinstance(target, bytes):
+            raise UsageError(f"{target!r} is neither a peer id nor an address")
         known = self.known.get(target)
         return target, list(known.addresses) if known else []
 
     async def _dialled(self, peer: bytes, addresses: Sequence[Address]) -> LiveLink:
         dial = self._dials.get(peer)
+        joined = dial is not None
         if dial is None:
             dial = self._dials[peer] = _Dial()
             self._nursery.start_soon(self._dial, peer, addresses, dial)
@@ -291,6 +322,8 @@ class Host:
                 dial.scope.cancel()
                 if self._dials.get(peer) is dial:  # who comes next begins a new one
                     del self._dials[peer]
+        if dial.link is None and joined:  # that was a dial of somebody else, perhaps to other addresses
+            return await self._dialled(peer, addresses)
         if dial.link is None:
             raise dial.error or DialError("the dial was given up")
         return dial.link
@@ -315,10 +348,7 @@ class Host:
             raise DialError(f"no address of {peer_text(peer)} is known")
         if len(self.links) + self._handshakes >= self.config.links:
             raise DialError(f"this host has {len(self.links)} links, as many as it may")
-        wire, address = await self._in_time(self.config.dial_s, "connecting", dial, addresses)
-        self._enter(wire)
-        link = await self._establish(wire, outbound=True, expected=peer)
-        self.learn(peer, [address])
+        link = await self._first_that_answers(peer, list(addresses))
         await link.ready.wait()
         if link.reason is None:
             return link
@@ -329,6 +359,21 @@ class Host:
         if kept.reason is not None:
             raise DialError(f"the link was closed at once: {kept.reason}")
         return kept
+
+    async def _first_that_answers(self, peer: bytes, addresses: list[Address]) -> LiveLink:
+        """At some of its addresses there may be somebody else by now; then the others are tried."""
+        while True:
+            wire, address = await self._in_time(self.config.dial_s, "connecting", dial, addresses)
+            self._enter(wire)
+            try:
+                link = await self._establish(wire, outbound=True, expected=peer)
+            except WeftError:
+                addresses.remove(address)
+                if not addresses:
+                    raise
+            else:
+                self.learn(peer, [address])
+                return link
 
     async def _establish(self, wire: Wire, *, outbound: bool, expected: bytes | None) -> LiveLink:
         """From a wire to a running link. Until it runs, the wire is closed whatever happens."""
@@ -436,7 +481,9 @@ class Host:
             self._identified(link, identify.read(await _frames(stream), link.peer))
 
     def _identified(self, link: LiveLink, said: identify.Identified) -> None:
-        self.learn(link.peer, said.addresses or (), said.record)
+        near = link.address.is_loopback
+        elsewhere = [address for address in said.addresses or () if near or not address.is_loopback]
+        self.learn(link.peer, elsewhere, said.record, hearsay=True)
         if said.protocols is not None and said.protocols != link.protocols:
             before, link.protocols = link.protocols, said.protocols
             if link.told:
@@ -474,13 +521,16 @@ class Host:
         self._nursery.start_soon(self._handled, handler, stream)
 
     async def _handled(self, handler: Handler, stream: Stream) -> None:
-        """The one place where a peer's fault in a handler ends: its link goes down."""
+        """A peer's fault costs its link. Whatever else a handler raises costs the stream: a peer chooses what it is fed."""
         try:
-            async with stream:
-                await handler(stream)
+            await handler(stream)
+            await stream.aclose()
         except PeerError as error:
             stream.link.close(str(error))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
+            stream.reset()
+        except Exception:
+            log.exception("the handler of %s failed", stream.protocol)
             stream.reset()
 
     # Tasks of the host itself.
@@ -536,7 +586,7 @@ class Host:
     def _overdue(self, link: LiveLink, now: float) -> str | None:
         """Why the link must go, if it must; else see to it that it is alive."""
         config = self.config
-        if link.unsent and now - link.moved > config.stalled_s:
+        if link.blocked and now - link.moved > config.stalled_s:
             return "the peer stopped reading"
         if link.finishing is not None and now - link.finishing > config.close_s:
             return "closed, though the peer did not close in time"
@@ -569,6 +619,8 @@ async def open_host(
     identity: Identity, *, listen: Sequence[str | Address] = (), config: HostConfig | None = None
 ) -> AsyncIterator[Host]:
     """A running host; at the end its links are closed after what was sent, and every socket is gone."""
+    if isinstance(listen, (str, Address)):
+        raise UsageError(f"listen is several addresses, such as [{str(listen)!r}], and not one")
     places = [Address.parse(place) if isinstance(place, str) else place for place in listen]
     with alone(), listening(places) as listeners:
         async with trio.open_nursery() as nursery:

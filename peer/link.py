@@ -23,8 +23,7 @@ from typing import Protocol
 import trio
 
 from peer.address import Address
-from peer.errors import PeerError, WeftError
-from peer.ids import PublicKey
+from peer.errors import PeerError, UsageError, WeftError
 from peer.multistream import Answerer, Proposer
 from peer.transport import Secured, Wire
 from peer.yamux import Data, Finished, GoneAway, Opened, Pong, Reset, Room, Yamux
@@ -50,7 +49,7 @@ class Stream(trio.abc.HalfCloseableStream):
     """One stream. `on_data` set: pushed; else bytes wait for `receive_some`, as many as the window allows."""
 
     __slots__ = (
-        *("_buffer", "_ended", "_finished", "_negotiation", "_readable", "_writable", "broken"),
+        *("_buffer", "_closed", "_ended", "_finished", "_negotiation", "_readable", "_writable", "broken"),
         *("born", "id", "link", "on_data", "on_end", "on_room", "protocol"),
     )
 
@@ -65,6 +64,7 @@ class Stream(trio.abc.HalfCloseableStream):
         self.on_room: Callable[[], None] | None = None
         self._negotiation: Proposer | Answerer | None = None
         self._buffer = bytearray()
+        self._closed = False
         self._ended = False
         self._finished = False
         self._readable: trio.Event | None = None
@@ -119,6 +119,10 @@ class Stream(trio.abc.HalfCloseableStream):
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Some bytes, or none when the other side has finished; BrokenResourceError when the stream was reset."""
+        if max_bytes is not None and max_bytes < 1:
+            raise UsageError(f"receive_some({max_bytes}) asks for nothing; 1 at least")
+        if self._closed:
+            raise trio.ClosedResourceError("this stream was closed here")
         if self._buffer or self._ended or self.broken is not None:
             await trio.lowlevel.checkpoint()
         while not self._buffer:
@@ -127,6 +131,8 @@ class Stream(trio.abc.HalfCloseableStream):
             if self.broken is not None:
                 raise trio.BrokenResourceError(self.broken)
             await self._until_readable()
+            if self._closed:
+                raise trio.ClosedResourceError("this stream was closed here")
         data = bytes(self._buffer[:max_bytes])
         del self._buffer[: len(data)]  # which copies nothing, however small the pieces are
         self.link.yamux.consumed(self.id, len(data))
@@ -149,6 +155,8 @@ class Stream(trio.abc.HalfCloseableStream):
     async def aclose(self) -> None:
         """Finish, and take no notice of what may still come; the stream is gone when the other side finishes too."""
         self.finish()
+        self._closed = True
+        self._wake_reader()
         self.on_data = _ignore
         self.link.yamux.consumed(self.id, len(self._buffer))
         self._buffer.clear()
@@ -266,7 +274,7 @@ class LiveLink:
     """A link from the end of its handshake to its close. `source` fills the muxer when there is room; the driver sets it."""
 
     __slots__ = (
-        *("_parting", "_rest", "address", "born", "busy", "channel", "closing", "finishing", "heard", "incarnation", "key"),
+        *("_parting", "_rest", "address", "born", "busy", "channel", "closing", "finishing", "heard", "incarnation"),
         *("moved", "negotiating", "outbound", "over", "owner", "peer", "pinged", "protocols", "ready", "reason", "source"),
         *("streams", "told", "wire", "writers", "yamux"),
     )
@@ -275,7 +283,6 @@ class LiveLink:
         self.owner = owner
         self.wire = wire
         self.peer = secured.peer
-        self.key: PublicKey = secured.key
         self.channel = secured.channel
         self.yamux = yamux
         self.outbound = outbound
@@ -321,11 +328,14 @@ class LiveLink:
 
     def open(self, protocols: Sequence[str]) -> Stream:
         """A stream that asks for one of the protocols; with one on offer the caller may send at once."""
+        if isinstance(protocols, str):
+            raise UsageError(f"protocols are several, such as [{protocols!r}], and not one text")
+        proposer = Proposer(protocols)
         number = self.yamux.open() if self.reason is None else None
         if number is None:
             raise StreamError("no room for another stream" if self.reason is None else f"the link is down: {self.reason}")
         stream = self.streams[number] = Stream(self, number, trio.current_time())
-        stream._agree(Proposer(protocols))
+        stream._agree(proposer)
         return stream
 
     def stir(self) -> None:
@@ -382,6 +392,11 @@ class LiveLink:
     def unsent(self) -> int:
         return len(self._rest) + self.yamux.pending
 
+    @property
+    def blocked(self) -> bool:
+        """Whether the kernel refused to take more."""
+        return bool(self._rest)
+
     def _write_some(self) -> bool:
         """One chunk; false when there is nothing more to do now."""
         waiting = self.source() if self.source is not None and self.yamux.pending < PENDING else False
@@ -419,8 +434,12 @@ class LiveLink:
             stream._wake_writer()
 
     def _feed_plain(self, data: bytes) -> None:
+        if self.reason is not None:  # closed while these bytes were on their way here
+            return
         streams = self.streams
         for event in self.yamux.feed(data):
+            if self.reason is not None:
+                return
             if isinstance(event, Data):
                 if stream := streams.get(event.stream):
                     stream._data(event.data)

@@ -60,10 +60,15 @@ class Outlet:
             self._link.stir()
         self.queued += parcel.size
 
+    @property
+    def waiting(self) -> int:
+        """Bytes that have not left: whole messages, and the rest of one that the window cut."""
+        return self.queued + len(self._rest)
+
     def leave(self, lane: int) -> bool:
         """Move what the window takes of one lane to the muxer; false when something of it must wait."""
-        queue, pending = self.lanes[lane], self._link.yamux
-        while (queue or self._rest) and pending.pending < PENDING:
+        queue, muxer = self.lanes[lane], self._link.yamux
+        while (queue or self._rest) and muxer.pending < PENDING:
             data = self._rest or self._batch(queue)
             sent = self._open().write(data)
             self._rest = data[sent:]
@@ -110,12 +115,12 @@ class Outbox:
         try:
             for lane in range(LANES):
                 for outlet in self.outlets:
-                    if outlet.queued or outlet._rest:
+                    if outlet.waiting:
                         waiting |= not outlet.leave(lane)
         except StreamError as error:
             self.link.close(str(error))
         for outlet in self.outlets:
-            if outlet.queued or outlet._rest:
+            if outlet.waiting:
                 outlet.waited = True
             elif outlet.waited:
                 outlet.waited = False

@@ -26,6 +26,8 @@ class FileStore(MutableMapping[str, bytes]):
         return self._items[key]
 
     def __setitem__(self, key: str, value: bytes) -> None:
+        if not isinstance(key, str) or not isinstance(value, bytes):
+            raise UsageError(f"a store keeps bytes under a text, not {type(value).__name__} under {key!r}")
         self._write({**self._items, key: value})
 
     def __delitem__(self, key: str) -> None:

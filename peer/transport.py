@@ -42,13 +42,12 @@ class DialError(WeftError):
 class Wire:
     """One TCP connection, in a veil where the network is a private one."""
 
-    __slots__ = ("_closed", "_veil", "finished", "local", "remote", "sock")
+    __slots__ = ("_closed", "_veil", "finished", "remote", "sock")
 
     def __init__(self, sock: socket.socket) -> None:
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.local = _name(sock.getsockname())
             self.remote = _name(sock.getpeername())
         except BaseException:  # the other side has reset it by now
             sock.close()
@@ -90,10 +89,13 @@ class Wire:
     async def send(self, data: bytes) -> None:
         """All of it. With a veil it must be used alone: `send_now` takes bytes that are veiled already."""
         rest = memoryview(self.veiled(data))
-        while rest:
-            if not (sent := self.send_now(rest)):
-                await self.writable()
-            rest = rest[sent:]
+        try:
+            while rest:
+                if not (sent := self.send_now(rest)):
+                    await self.writable()
+                rest = rest[sent:]
+        except OSError:
+            raise PeerError("the connection broke during the handshake") from None
         await trio.lowlevel.checkpoint()
 
     def veiled(self, data: bytes) -> bytes:
@@ -170,13 +172,6 @@ class _Sealed:
         return b""
 
 
-class _Side(Protocol):
-    """One side of an exchange without IO."""
-
-    def take(self) -> bytes: ...
-    def feed(self, data: bytes) -> None: ...
-
-
 async def _agree(way: _Way, protocol: str, outbound: bool, early: bytes) -> bytes:
     """One multistream negotiation with one protocol on offer; gives back what was read beyond it."""
     side = Proposer((protocol,)) if outbound else Answerer(lambda name: name == protocol)
@@ -194,7 +189,7 @@ async def _drive(way: _Way, side: Proposer | Answerer | Handshake, early: bytes)
             return
         data = await way.receive()
         if not data:
-            raise PeerError("the connection was closed during the handshake")
+            raise PeerError("the connection was closed during the handshake: is it a private network, or one with another key?")
         side.feed(data)
 
 
@@ -263,7 +258,7 @@ class Listener:
 
     def __init__(self, address: Address) -> None:
         if address.transport != "tcp" or address.parts[0][0] not in ("ip4", "ip6"):
-            raise UsageError(f"cannot listen on {address}: such as /ip4/0.0.0.0/tcp/4001 or /ip6/::/tcp/0")
+            raise UsageError(f"cannot listen on {address}: use an address such as /ip4/0.0.0.0/tcp/4001 or /ip6/::/tcp/0")
         self._sock = _bound(address)
         self._family = self._sock.family
         self.address = Address.of_tcp(*self._sock.getsockname()[:2])
@@ -341,4 +336,5 @@ def _name(name: tuple[str | int, ...]) -> Address:
 
 
 def _why(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
+    """Without the address, which trio puts in front: whoever tells of the error names it already."""
+    return (error.strerror or str(error)).rpartition("): ")[2].lower()

@@ -38,7 +38,7 @@ from pubsub import stacks
 from pubsub.defaults import LISTEN, STACK
 from pubsub.message import Interest, Publication, Verdict
 from pubsub.ordering.fifo import Fifo
-from pubsub.router import Router
+from pubsub.router import LARGEST, TOPIC, Router
 from pubsub.signing import Signing
 from pubsub.subscription import Full, Subscription, message
 from pubsub.validate import CONCURRENCY, Answer, Judge, Validator
@@ -60,6 +60,10 @@ class PubSubConfig:
     overlay: stacks.Options = field(default_factory=dict)
     router: stacks.Options = field(default_factory=dict)
     host: HostConfig = field(default_factory=HostConfig)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.size <= LARGEST:
+            raise UsageError(f"size is {self.size}; 1 to {LARGEST} bytes")
 
 
 class Desk:
@@ -93,17 +97,20 @@ class Desk:
             self.in_force.setdefault(interest, trio.Event()).set()
 
     def neighbor_up(self, peer: Peer) -> None:
-        self.changed.set()
-        self.changed = trio.Event()
+        self._notify()
 
     def neighbor_down(self, peer: Peer, reason: str) -> None:
-        self.neighbor_up(peer)
+        self._notify()
+
+    def _notify(self) -> None:
+        self.changed.set()
+        self.changed = trio.Event()
 
     def _judged(self, topic: str, answer: Answer, verdict: Verdict) -> None:
         if verdict is Verdict.ACCEPT:
             self._accept(topic, answer)
         else:
-            self.counts["refused"] += 1
+            self.counts["rejected"] += 1
             answer(verdict)
 
     def _accept(self, topic: str, answer: Answer) -> None:
@@ -126,9 +133,11 @@ class PubSub:
         self.config = config
         self.router: Router = order.router
         self._order = order
+        self.closed = False
         self._desk = desk
         self._nursery = nursery
         self.router.overlay.watchers.append(desk)
+        self.router.size = config.size
 
     @staticmethod
     @asynccontextmanager
@@ -145,9 +154,12 @@ class PubSub:
         `key` is a file, made on first use; without it the node is somebody else at each start.
         """
         config = config or PubSubConfig()
+        for name, several in (("bootstrap", bootstrap), ("listen", listen)):
+            if isinstance(several, str):
+                raise UsageError(f"{name} is several addresses, such as [{several!r}], and not one text")
         kind = stacks.find(stack, config.overlay, config.router, live=True)
         contacts = [_contact(text) for text in bootstrap]
-        identity = Identity.load(key) if key is not None else Identity.new()
+        identity = Identity.load(Path(key)) if key is not None else Identity.new()
         signing = Signing(identity) if config.signed else None
         desk = Desk()
         build = kind.node([peer for peer, _ in contacts], desk, signing, Fifo)
@@ -155,8 +167,12 @@ class PubSub:
             async with open_host(identity, listen=listen, config=config.host) as host, trio.open_nursery() as nursery:
                 for peer, address in contacts:
                     host.learn(peer, [address])
-                async with run_stack(host, build, tracer=tracer, folder=config.state) as driver:
-                    yield PubSub(host, driver, desk, nursery, config)
+                async with run_stack(host, build, tracer=tracer, folder=Path(config.state) if config.state else None) as driver:
+                    node = PubSub(host, driver, desk, nursery, config)
+                    try:
+                        yield node
+                    finally:
+                        node.closed = True
                 nursery.cancel_scope.cancel()
 
     @property
@@ -181,6 +197,7 @@ class PubSub:
         `when_full`: see `pubsub.subscription`. With `fifo` the messages of each source come in the order of their
         publishing, if the source has subscribed with it too: the order is made there.
         """
+        self._check(topic)
         if order not in ("none", "fifo"):
             raise UsageError(f"order is {order!r}; choose none or fifo")
         subscription = Subscription(topic, buffer, when_full)
@@ -194,9 +211,14 @@ class PubSub:
             yield subscription
         finally:
             self._unsubscribe(subscription)
+            if order == "fifo":
+                self._order.close(topic)
 
     async def publish(self, topic: str, data: bytes) -> str:
         """Gives the message's id. Waits while too much has not left yet, and for own subscriptions that wait."""
+        self._check(topic)
+        if not isinstance(data, bytes):
+            raise UsageError(f"data is bytes, not {type(data).__name__}; a text is sent as text.encode()")
         if len(data) > self.config.size:
             raise UsageError(f"{len(data)} bytes are over the limit of {self.config.size} a message")
         await trio.lowlevel.checkpoint()
@@ -208,24 +230,40 @@ class PubSub:
 
     def validate(self, topic: str, judge: Judge, *, concurrency: int = CONCURRENCY) -> None:
         """Ask `judge` before a message of somebody else is passed on or delivered; see `pubsub.validate`."""
+        self._check(topic)
         self._desk.validators[topic] = Validator(judge, concurrency, self._nursery, self._desk.counts)
 
     async def neighbors_up(self, count: int = 1) -> None:
         """Wait until there are so many neighbours."""
+        self._check_open()
         while len(self.router.overlay.neighbors) < count:
             await self._desk.changed.wait()
 
     async def flushed(self, below: int = 1) -> None:
         """Wait until less than so many bytes wait to leave to any neighbour."""
         env = self.router.env
-        while max(map(env.backlog, self.router.overlay.everyone), default=0) >= below:
+        while not self.closed and max(map(env.backlog, self.router.overlay.everyone), default=0) >= below:
             await trio.sleep(PATIENCE_S)
 
     def stats(self) -> dict[str, int]:
         """What there is now, and what has happened since the node was opened."""
         held = sum(len(each) for several in self._desk.subscriptions.values() for each in several)
         now = {"neighbors": len(self.router.overlay.neighbors), "links": len(self.host.links), "held": held}
-        return {**now, "pending": self.router.pending, "late": self._order.late, **self._desk.counts}
+        lost = {"refused": self.router.refused, "late": self._order.late}
+        return {**now, "pending": self.router.pending, **lost, **self._desk.counts}
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise UsageError("this node is closed: its block has ended")
+
+    def _check(self, topic: str) -> None:
+        self._check_open()
+        if not isinstance(topic, str) or not topic or len(topic) > TOPIC:
+            raise UsageError(f"a topic is a text of 1 to {TOPIC} letters, not {topic!r:.80}")
+        try:
+            topic.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"the topic {topic!a:.80} is no text in UTF-8") from None
 
     def _unsubscribe(self, subscription: Subscription) -> None:
         several = self._desk.subscriptions[subscription.topic]
@@ -242,7 +280,7 @@ def _tracing(folder: Path | None, stack: str) -> Iterator[Tracer | None]:
     if folder is None:
         yield None
         return
-    tracer = Tracer(folder, manifest={"stack": stack, "live": True, "clock": "wall"})
+    tracer = Tracer(Path(folder), manifest={"stack": stack, "live": True, "clock": "wall"})
     try:
         yield tracer
     except BaseException as error:

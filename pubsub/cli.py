@@ -6,7 +6,7 @@ It is imported when it runs, so that the help of `weft` needs neither trio nor c
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias
@@ -26,7 +26,7 @@ def add_commands(add: Add) -> None:
 
 
 def _add_node(parser: argparse.ArgumentParser) -> None:
-    _add_flags(parser)
+    _add_flags(parser, LISTEN)
     parser.add_argument("--topic", action="append", default=[], metavar="TOPIC", help="subscribe to it; may be given again")
     parser.add_argument("--metrics", type=int, metavar="PORT", help="serve Prometheus metrics on 127.0.0.1; 0 for any port")
     parser.add_argument("--trace", type=Path, metavar="DIR", help="write a trace there")
@@ -41,20 +41,22 @@ def _add_ping(parser: argparse.ArgumentParser) -> None:
 
 def _add_pub(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic", metavar="TOPIC")
-    _add_flags(parser)
+    _add_flags(parser, ())
     parser.add_argument("--wait", type=float, default=30.0, metavar="S", help="seconds to wait for a neighbour; default: 30")
 
 
 def _add_sub(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topics", nargs="+", metavar="TOPIC")
-    _add_flags(parser)
+    _add_flags(parser, LISTEN)
     parser.add_argument("--stdin", action="store_true", help="publish the lines of standard input on the same topic")
     parser.add_argument("--count", type=int, metavar="N", help="leave after so many messages")
 
 
-def _add_flags(parser: argparse.ArgumentParser) -> None:
+def _add_flags(parser: argparse.ArgumentParser, listen: Sequence[str]) -> None:
+    parser.set_defaults(default_listen=listen)
+    where = listen[0] if listen else "nowhere"
     parser.add_argument("--stack", default=STACK, metavar="OVERLAY/ROUTER", help=f"default: {STACK}")
-    parser.add_argument("--listen", action="append", metavar="ADDR", help=f"default: {LISTEN[0]}; may be given again")
+    parser.add_argument("--listen", action="append", metavar="ADDR", help=f"default: {where}; may be given again")
     parser.add_argument("--bootstrap", action="append", default=[], metavar="ADDR", help="a peer to begin with, with its /p2p/ID")
     parser.add_argument("--key", type=Path, metavar="FILE", help="the node's identity; made on first use. Default: a new one")
     parser.add_argument("--allow", action="append", metavar="PEER-ID", help="take links of these peers alone")

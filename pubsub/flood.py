@@ -19,6 +19,7 @@ from pubsub.rpc import Subscriptions, rpc
 from pubsub.seen import Seen
 
 PROTOCOL = "/floodsub/1.0.0"
+TOLD = 256  # topics in one message: some peers read no more than 16 KiB of subscriptions at a time
 
 
 class Flood(Router):
@@ -36,8 +37,8 @@ class Flood(Router):
 
     def neighbor_up(self, peer: Peer) -> None:
         topics = [interest for interest in self.interests if isinstance(interest, str)]
-        if self.announce and topics:
-            self.env.send(peer, Subscriptions(tuple((True, topic) for topic in topics)))
+        for begin in range(0, len(topics) if self.announce else 0, TOLD):
+            self.env.send(peer, Subscriptions(tuple((True, topic) for topic in topics[begin : begin + TOLD])))
 
     def _join(self, interest: Interest) -> None:
         self._tell(True, interest)

@@ -5,7 +5,8 @@ delivered where the node has the interest. A publisher that subscribes gets its 
 `join(interest)` ends in `joined(interest)` on the app: from then on the subscription is in force.
 
 Above: an `App` (the pub/sub API, an order, or a workload). Below: an `Overlay`'s neighbours and an Env.
-Bounds: `pending` validations, beyond which a message is rejected for that reason; each router bounds its own caches.
+Bounds: `pending` validations, beyond which a message is rejected for that reason; `size` and the three below it for a message;
+each router bounds its own caches.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
+
+from msgspec.msgpack import encode
 
 from overlays.overlay import Overlay
 from peer.errors import UsageError
@@ -22,6 +25,10 @@ from pubsub.message import Attributes, Filter, Interest, OrderHeader, Publicatio
 from pubsub.signing import Signing
 
 EPOCH_ROOM = (1 << EPOCH_BITS) - 1
+LARGEST = 900_000  # bytes of data; with the next three it stays below a frame's 1 MiB
+TOPIC = 1_024
+KEYS = 4_096
+HEADERS = 1 << 16
 
 
 class Role(Enum):
@@ -42,7 +49,7 @@ class App(Protocol):
 
 
 class Router(Machine):
-    __slots__ = ("app", "filters", "interests", "ordered", "overlay", "pending", "role", "sequence", "signing")
+    __slots__ = ("app", "filters", "interests", "ordered", "overlay", "pending", "refused", "role", "sequence", "signing", "size")
 
     pending_limit = 1_024  # a guess: a second of a slow validator at a thousand messages a second
 
@@ -55,7 +62,9 @@ class Router(Machine):
         self.filters: tuple[Filter, ...] = ()
         self.ordered = False  # an order stands above, and says itself when a message is delivered
         self.pending = 0
+        self.refused = 0  # messages lost because so many wait for a verdict
         self.sequence = 0
+        self.size = LARGEST
         self.signing: Signing | None = None  # with one, whatever is published is signed, and whatever is not is rejected
         overlay.watchers.append(self)
 
@@ -119,12 +128,15 @@ class Router(Machine):
     def _received(self, sender: Peer, publication: Publication, hops: int | None = None) -> None:
         """The first copy has come; the router has noted its id already."""
         self.trace(RECEIVE, publication.topic, publication.id, sender, hops)
-        if self.signing is not None and (problem := self.signing.problem(publication)) is not None:
+        if too_large(publication, self.size):
+            self.trace(REJECT, publication.topic, publication.id, sender, hops, "too large")
+        elif self.signing is not None and (problem := self.signing.problem(publication)) is not None:
             self.trace(REJECT, publication.topic, publication.id, sender, hops, problem)
             self._forged(publication)
         elif not self.app.validates:
             self._accepted(sender, publication, hops)
         elif self.pending >= self.pending_limit:
+            self.refused += 1
             self.trace(REJECT, publication.topic, publication.id, sender, hops, "validation queue full")
         else:
             self.pending += 1
@@ -162,6 +174,14 @@ class Judgement:
         router, sender, publication, hops = self._case
         self._case = None
         router._judged(sender, publication, hops, verdict)
+
+
+def too_large(publication: Publication, size: int) -> bool:
+    """Over what fits a frame with room to spare, so that what one node takes another never has to refuse."""
+    if len(publication.data) > size or len(publication.topic) > TOPIC or len(publication.signature) + len(publication.key) > KEYS:
+        return True
+    extra = publication.order is not None or publication.attributes
+    return bool(extra) and len(encode((publication.order, publication.attributes))) > HEADERS
 
 
 def _name(interest: Interest) -> str:

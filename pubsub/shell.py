@@ -28,7 +28,6 @@ from peer.errors import UsageError, WeftError, alone
 from peer.host import HostConfig, open_host
 from peer.ids import Identity, parse_peer, peer_text
 from pubsub.api import PubSub, PubSubConfig
-from pubsub.defaults import LISTEN
 from pubsub.subscription import Message
 
 LINE = 1 << 16
@@ -88,6 +87,8 @@ async def _ping(args: argparse.Namespace) -> None:
 
 
 def pub(args: argparse.Namespace) -> None:
+    if not 0 <= args.wait < 1e9:
+        raise UsageError(f"--wait {args.wait:g}: seconds, 0 at least")
     _run(partial(_pub, args))
 
 
@@ -98,11 +99,24 @@ async def _pub(args: argparse.Namespace) -> None:
         with trio.move_on_after(args.wait) as limit:
             await live.neighbors_up()
         if limit.cancelled_caught:
-            raise WeftError(f"no neighbour in {args.wait:g} s, so nothing was published; is {' '.join(args.bootstrap)} up?")
+            raise WeftError(await _why_alone(live, args))
         published = await _publish_lines(live, args.topic)
         await live.flushed()
         if args.json:
             print(json.dumps({"topic": args.topic, "published": published}), flush=True)
+
+
+async def _why_alone(live: PubSub, args: argparse.Namespace) -> str:
+    """What a dial of the first bootstrap peer answers tells more than that nobody came."""
+    text = f"no neighbour in {args.wait:g} s, so nothing was published"
+    if not args.bootstrap:
+        return f"{text}; nobody dialled {' '.join(live.addresses)}"
+    try:
+        with trio.fail_after(5):
+            await live.host.connect(args.bootstrap[0])
+    except (WeftError, trio.TooSlowError) as error:
+        return f"{text}; {args.bootstrap[0]}: {error or 'no answer'}"
+    return f"{text}; {args.bootstrap[0]} is up: does it run {args.stack}?"
 
 
 async def _publish_lines(live: PubSub, topic: str) -> int:
@@ -131,6 +145,8 @@ async def _lines() -> AsyncIterator[bytes]:
 
 
 def sub(args: argparse.Namespace) -> None:
+    if args.count is not None and args.count < 1:
+        raise UsageError(f"--count {args.count}: one at least")
     if args.stdin and len(args.topics) != 1:
         raise UsageError("--stdin publishes on the topic that is subscribed to, so name one")
     _run(partial(_sub, args))
@@ -138,22 +154,31 @@ def sub(args: argparse.Namespace) -> None:
 
 async def _sub(args: argparse.Namespace) -> None:
     async with _opened(args) as live, _until_stopped() as nursery:
-        heard, to_print = trio.open_memory_channel[Message](0)
+        numbers = count(1)
+        done = trio.Event()
+
+        def show(message: Message) -> None:
+            if not done.is_set():
+                _show(message, args.json)
+                if next(numbers) == args.count:
+                    done.set()
+
         for topic in args.topics:
-            await nursery.start(_hear, live, topic, heard)
+            await nursery.start(_hear, live, topic, show)
         for address in live.addresses:
             print(address, file=sys.stderr, flush=True)
         if args.stdin:
             nursery.start_soon(_publish_lines, live, args.topics[0])
-        for _ in count() if args.count is None else range(args.count):
-            _show(await to_print.receive(), args.json)
+        await done.wait()
+        if lost := live.stats()["refused"]:
+            print(f"weft: {lost} messages came faster than they could be printed, and were lost", file=sys.stderr)
 
 
-async def _hear(live: PubSub, topic: str, heard: trio.MemorySendChannel[Message], *, task_status: trio.TaskStatus[None]) -> None:
+async def _hear(live: PubSub, topic: str, show: Callable[[Message], None], *, task_status: trio.TaskStatus[None]) -> None:
     async with live.subscribe(topic, when_full="wait") as messages:
         task_status.started()
         async for message in messages:
-            await heard.send(message)
+            show(message)
 
 
 def _show(message: Message, as_json: bool) -> None:
@@ -175,7 +200,8 @@ def _json(message: Message) -> dict[str, Any]:
 
 def _opened(args: argparse.Namespace, trace: Path | None = None) -> AbstractAsyncContextManager[PubSub]:
     config = PubSubConfig(trace=trace, host=_host(args))
-    return PubSub.open(args.stack, bootstrap=args.bootstrap, listen=args.listen or LISTEN, key=args.key, config=config)
+    listen = args.listen if args.listen is not None else args.default_listen
+    return PubSub.open(args.stack, bootstrap=args.bootstrap, listen=listen, key=args.key, config=config)
 
 
 def _host(args: argparse.Namespace) -> HostConfig:
@@ -198,6 +224,8 @@ def _psk(path: Path | None) -> bytes | None:
         return read_key(path.read_bytes())
     except OSError as error:
         raise UsageError(f"cannot read the network's key {path}: {error.strerror}") from error
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
 
 
 def _run(main: Callable[[], Awaitable[None]]) -> None:

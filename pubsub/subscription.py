@@ -1,8 +1,9 @@
 """Subscriptions: a buffer between the network and an application that may be slower.
 
 What happens when it is full has a name: `wait` holds the next message's verdict back until there is room, so that it is
-neither delivered nor passed on meanwhile; `drop oldest` and `drop newest` lose one, and count it.
-Bounds: `buffer` messages.
+neither delivered nor passed on meanwhile; links are not slowed down, so when more wait than the router lets, later ones are
+lost, and counted as `refused`. `drop oldest` and `drop newest` lose one, and count it.
+Bounds: `buffer` messages, and with `wait` what was accepted before it was full.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from peer.errors import UsageError
 from peer.ids import peer_text
 from pubsub.message import Publication
 from pubsub.rpc import sequence_number
+
+TURN = 64  # messages taken before other tasks have their turn
 
 Full: TypeAlias = Literal["wait", "drop oldest", "drop newest"]
 
@@ -48,6 +51,7 @@ class Subscription:
             raise UsageError(f"when_full is {when_full!r}; choose among {', '.join(get_args(Full))}")
         self.topic = topic
         self.dropped = 0
+        self._taken = 0
         self._limit = buffer
         self._when_full = when_full
         self._buffer: deque[Message] = deque()
@@ -59,7 +63,11 @@ class Subscription:
         return self
 
     async def __anext__(self) -> Message:
-        await trio.lowlevel.checkpoint()
+        self._taken += 1
+        if not self._buffer or self._taken % TURN == 0:
+            await trio.lowlevel.checkpoint()  # at each message it would be slower than a busy link, and lose what comes
+        else:
+            await trio.lowlevel.checkpoint_if_cancelled()
         while not self._buffer:
             if not self._open:
                 raise StopAsyncIteration

@@ -46,7 +46,7 @@ class Validator:
             answer(self._failed(publication, error))
             return
         if not isawaitable(found):
-            answer(_verdict(found))
+            answer(self._verdict(publication, found))
         elif self._room:
             self._room -= 1
             self._nursery.start_soon(self._await, found, publication, answer)
@@ -58,7 +58,7 @@ class Validator:
 
     async def _await(self, found: Awaitable[Verdict | bool], publication: Publication, answer: Answer) -> None:
         try:
-            verdict = _verdict(await found)
+            verdict = self._verdict(publication, await found)
         except Exception as error:
             verdict = self._failed(publication, error)
         finally:
@@ -66,12 +66,13 @@ class Validator:
         answer(verdict)
 
     def _failed(self, publication: Publication, error: Exception) -> Verdict:
-        log.warning("the validator of %s raised, so a message is rejected: %r", publication.topic, error)
+        log.warning("the validator of %s failed, so a message is rejected: %r", publication.topic, error)
         self._counts["validator_failed"] += 1
         return Verdict.REJECT
 
-
-def _verdict(found: Verdict | bool) -> Verdict:
-    if isinstance(found, Verdict):
-        return found
-    return Verdict.ACCEPT if found else Verdict.REJECT
+    def _verdict(self, publication: Publication, found: Verdict | bool) -> Verdict:
+        if isinstance(found, Verdict):
+            return found
+        if not isinstance(found, bool):
+            return self._failed(publication, TypeError(f"a judge says a Verdict, True or False, and not {found!r}"))
+        return Verdict.ACCEPT if found else Verdict.REJECT

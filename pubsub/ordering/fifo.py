@@ -5,14 +5,15 @@ delivers the next one at once and holds back later ones; a hole that lasts `pati
 after that is not delivered any more. Somebody who joined late begins with the lowest that has come when `patience`
 has passed since the first. Topics that were not opened with the order pass through untouched.
 
-Below: a router. Above: the app. Promises: per source, epoch and topic never an earlier message after a later one.
-Bounds: `held` messages a source and topic, beyond which the hole is given up at once; SOURCES streams, the longest
-quiet forgotten first.
+Below: a router. Above: the app. Promises: per source, epoch and topic never an earlier message after a later one, while the
+source is one of the last STREAMS that were heard.
+Bounds: `held` messages of one source and topic and HELD_BYTES of all, beyond which a hole is given up at once; STREAMS
+sources and topics, the longest quiet forgotten first.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import TypeAlias
 
 from peer.machine import SECOND, Env, Peer, Timer
@@ -22,44 +23,54 @@ from pubsub.router import App, Router
 
 PATIENCE = 5 * SECOND  # a guess: longer than any repair of the routers here
 HELD = 256
-SOURCES = 4_096
+HELD_BYTES = 16 << 20
+STREAMS = 4_096
 
 Key: TypeAlias = tuple[Peer, int, str]
 
 
 class Stream:
-    """One source's messages on one topic; `next` is None until it is known where to begin."""
+    """One source's messages on one topic, with the time they came; `next` is None until it is known where to begin."""
 
     __slots__ = ("held", "next", "timer")
 
     def __init__(self) -> None:
         self.next: int | None = None
-        self.held: dict[int, Publication] = {}
+        self.held: dict[int, tuple[int, Publication]] = {}
         self.timer: Timer | None = None
 
 
 class Fifo(Order):
-    __slots__ = ("held", "late", "patience", "sent", "streams", "topics")
+    __slots__ = ("held", "held_bytes", "late", "patience", "sent", "streams", "topics")
 
     def __init__(self, env: Env, router: Router, app: App, patience: int = PATIENCE, held: int = HELD) -> None:
         super().__init__(env, router, app)
         self.patience = patience
         self.held = held
-        self.topics: dict[str, None] = {}
+        self.held_bytes = 0
+        self.topics: Counter[str] = Counter()
         self.sent: dict[str, int] = {}
         self.streams: OrderedDict[Key, Stream] = OrderedDict()
         self.late = 0  # messages that came after their hole was given up
 
     def open(self, topic: str) -> None:
-        """From now on this node stamps what it publishes there, and delivers in order."""
-        self.topics[topic] = None
+        """Until as many calls of `close` this node stamps what it publishes there, and delivers in order."""
+        self.topics[topic] += 1
+
+    def close(self, topic: str) -> None:
+        self.topics[topic] -= 1
+        if not self.topics[topic]:
+            del self.topics[topic]
+            for key in [key for key in self.streams if key[2] == topic]:
+                self._end(self.streams.pop(key))
 
     def deliver(self, publication: Publication) -> None:
         header = publication.order
         if header is None or publication.topic not in self.topics or publication.id.source == self.env.me:
             self._release(publication)
         else:
-            self._take(self._stream((publication.id.source, header.epoch, publication.topic)), header.sequence, publication)
+            stream = self._stream((publication.id.source, publication.id.epoch, publication.topic))
+            self._take(stream, header.sequence, publication)
 
     def _header(self, topic: str) -> OrderHeader | None:
         if topic not in self.topics:
@@ -68,29 +79,31 @@ class Fifo(Order):
         return OrderHeader(self.env.epoch, self.sent[topic])
 
     def _stream(self, key: Key) -> Stream:
+        """The epoch is that of the id, which is signed and counts starts of the source."""
         stream = self.streams.pop(key, None) or Stream()
         self.streams[key] = stream
-        if len(self.streams) > SOURCES:
-            self._skip(self.streams.popitem(last=False)[1])
+        if len(self.streams) > STREAMS:
+            self._end(self.streams.popitem(last=False)[1])
         return stream
 
     def _take(self, stream: Stream, sequence: int, publication: Publication) -> None:
         if stream.next is None and sequence == 1:
             stream.next = 1
-        if stream.next is not None and sequence < stream.next:
+        if sequence < (stream.next or 1) or sequence in stream.held:
             self.late += 1
             return
-        stream.held[sequence] = publication
+        stream.held[sequence] = self.env.now(), publication
+        self.held_bytes += len(publication.data)
         self._advance(stream)
-        if len(stream.held) > self.held:
+        if len(stream.held) > self.held or self.held_bytes > HELD_BYTES:
             self._skip(stream)
-        elif stream.held and stream.timer is None:
+        if stream.held and stream.timer is None:
             stream.timer = self.env.after(self.patience, self._waited, stream)
 
     def _advance(self, stream: Stream) -> None:
-        while stream.next in stream.held:
-            assert stream.next is not None
-            publication = stream.held.pop(stream.next)
+        while stream.next is not None and stream.next in stream.held:
+            _, publication = stream.held.pop(stream.next)
+            self.held_bytes -= len(publication.data)
             stream.next += 1
             self._release(publication)
         if not stream.held and stream.timer is not None:
@@ -98,13 +111,22 @@ class Fifo(Order):
             stream.timer = None
 
     def _waited(self, stream: Stream) -> None:
+        """Holes before whatever has waited long enough are given up, all at once."""
         stream.timer = None
-        self._skip(stream)
+        now = self.env.now()
+        while any(came + self.patience <= now for came, _ in stream.held.values()):
+            self._skip(stream)
         if stream.held:
-            stream.timer = self.env.after(self.patience, self._waited, stream)
+            first = min(came for came, _ in stream.held.values())
+            stream.timer = self.env.after(first + self.patience - now, self._waited, stream)
 
     def _skip(self, stream: Stream) -> None:
         """Give up the first hole."""
         if stream.held:
             stream.next = min(stream.held)
             self._advance(stream)
+
+    def _end(self, stream: Stream) -> None:
+        """Deliver what is held, in order."""
+        while stream.held:
+            self._skip(stream)

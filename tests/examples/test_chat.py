@@ -468,7 +468,7 @@ async def test_malformed_messages_on_the_topic_cost_nothing(open_chats: Open) ->
                 await stranger.publish(wire.topic_of("lobby"), data)
             await stranger.publish(wire.topic_of("lobby"), wire.encode(Say(sent=1, name="x", text="well formed")))
             await until(lambda: texts(ada) == ["well formed"])
-            assert ada.node.stats()["refused"] == 3 and ada.node.neighbors == [stranger.peer]
+            assert ada.node.stats()["rejected"] == 3 and ada.node.neighbors == [stranger.peer]
 
 
 @pytest.mark.parametrize("request_", [b"", frame(b"\xff"), frame(msgspec.msgpack.encode([1, "a/b", 5])), frame(bytes(2_000))])

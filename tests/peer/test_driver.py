@@ -13,9 +13,10 @@ from trio.testing import MockClock
 
 from peer.driver import Driver, MachineError, run_stack
 from peer.errors import UsageError
+from peer.frame import uvarint
 from peer.host import open_host
 from peer.ids import Identity
-from peer.machine import SECOND, Env, Lane, Link, Machine, Message, Peer, upon
+from peer.machine import SECOND, Env, Lane, Link, Machine, Message, Peer, Reply, answers, upon
 from peer.outbox import LIMIT
 from peer.store import FileStore
 from peer.trace import LINK_DOWN, LINK_UP, NODE_DOWN, NODE_UP, SEND, Tracer
@@ -250,3 +251,41 @@ def heard(driver: Driver) -> list[bytes]:
 async def until(true: Callable[[], bool]) -> None:
     while not true():
         await trio.sleep(0.001)
+
+
+# Answers and half frames.
+
+
+class Large(Message, frozen=True, tag=4):
+    text: bytes
+
+
+class Library(Machine):
+    """Answers any number with so many bytes."""
+
+    protocols = ("/test/library",)
+
+    @answers(Order, Large)
+    def _order(self, sender: Peer, msg: Order, reply: Reply) -> None:
+        reply(Large(bytes(int(msg.text))))
+
+
+async def test_an_answer_larger_than_the_window_comes_whole(world: LiveWorld, autojump_clock: MockClock) -> None:
+    one, _ = (world.machines(world.add(lambda env: [Library(env())]))[0] for _ in range(2))
+    found: list[object] = []
+    for size in (10, 300_000, 1_000_000):
+        one.env.request(world.peer(1), Order(b"%d" % size), 60 * SECOND, lambda _, reply: found.append(reply), lambda *_: None)
+    await world.run(SECOND)
+    assert sorted(len(reply.text) for reply in found if isinstance(reply, Large)) == [10, 300_000, 1_000_000]
+
+
+async def test_frames_that_never_end_are_bounded_over_all_streams_of_a_link(world: LiveWorld, autojump_clock: MockClock) -> None:
+    one, two = pair(world)
+    one.env.connect(world.peer(1))
+    await world.run(SECOND)
+    (link,) = world.drivers[world.peer(0)].host.links.values()
+    for _ in range(40):
+        stream = link.open((Talker.protocols[0],))
+        stream.write(uvarint(1_000_000) + bytes(200_000))
+    await world.run(SECOND)
+    assert not two.up and "do not end" in two.downs[0]

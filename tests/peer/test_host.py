@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+import socket
+import struct
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
@@ -179,7 +181,9 @@ async def test_a_protocol_that_the_peer_does_not_speak_is_told_and_the_link_stay
                 a.handle(ECHO, echo)
 
 
-async def test_a_handler_that_blames_the_peer_costs_its_link_and_one_that_breaks_ends_the_host() -> None:
+async def test_a_handler_that_blames_the_peer_costs_its_link_and_one_that_breaks_its_stream(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def blame(stream: Stream) -> None:
         raise PeerError("not like this")
 
@@ -191,11 +195,13 @@ async def test_a_handler_that_blames_the_peer_costs_its_link_and_one_that_breaks
             a.handle(ECHO, blame)
             await b.open_stream(a.addresses[0], [ECHO])
             await until(lambda: not b.links)
-        with pytest.raises(ZeroDivisionError):
-            async with host(FOUR) as a, host() as b:
-                a.handle(ECHO, broken)
-                await b.open_stream(a.addresses[0], [ECHO])
-                await trio.sleep_forever()
+        async with host(FOUR) as a, host() as b:
+            a.handle(ECHO, broken)
+            stream = await b.open_stream(a.addresses[0], [ECHO])
+            with pytest.raises(trio.BrokenResourceError):
+                await stream.receive_some()
+            assert await b.ping(a.peer) > 0
+    assert "ZeroDivisionError" in caplog.text
 
 
 # Private networks.
@@ -252,3 +258,75 @@ async def test_a_host_remembers_only_so_many_peers() -> None:
             a.learn(peer, [Address.parse("/ip4/127.0.0.1/tcp/1")] * 40)
         assert list(a.known) == peers[2:]
         assert peer_text(peers[4]) not in {str(address) for address in a.known[peers[4]].addresses}
+
+
+# Mistakes, and what comes after the end.
+
+
+async def test_what_makes_no_sense_is_told_at_the_call_and_the_host_lives() -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with host(FOUR) as a, host() as b:
+            for target in (None, 5, 1.5):
+                with pytest.raises(UsageError):
+                    await b.connect(target)  # type: ignore[arg-type]
+            for name in (5, "", "no-slash", "/\ud800", "/x" * 500):
+                with pytest.raises(UsageError):
+                    a.handle(name, echo)  # type: ignore[arg-type]
+            with pytest.raises(UsageError):
+                await b.open_stream(a.addresses[0], ECHO)
+            with pytest.raises(UsageError):
+                async with open_host(Identity.new(), listen=FOUR):
+                    pass
+            for _ in range(300):
+                with pytest.raises(WeftError):
+                    await b.open_stream(a.addresses[0], [""])
+            assert await b.ping(a.addresses[0]) > 0
+            (link,) = b.links.values()
+            stream = await b.open_stream(a.peer, ["/ipfs/ping/1.0.0"])
+            with pytest.raises(UsageError):
+                await stream.receive_some(0)
+            await stream.aclose()
+            with pytest.raises(trio.ClosedResourceError):
+                await stream.receive_some()
+        with pytest.raises(UsageError, match="closed"):
+            await b.connect(a.peer)
+        assert link.reason is not None
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"dial_s": -1}, {"psk": b"short"}, {"psk": "x" * 32}, {"allow": "12D3"}, {"deny": ["12D3KooW"]}, {"idle_s": 0}]
+)
+def test_a_config_that_makes_no_sense_is_refused(wrong: dict) -> None:
+    with pytest.raises(UsageError):
+        HostConfig(**wrong)
+
+
+async def test_where_somebody_else_answers_the_next_address_is_tried() -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with host(FOUR) as a, host(FOUR) as other, host() as b:
+            b.learn(a.peer, [other.addresses[0], a.addresses[0]])
+            assert await b.ping(a.peer) > 0
+            assert b.known[a.peer].addresses[0] == a.addresses[0].without_peer()
+
+
+async def test_hearsay_pushes_out_neither_what_worked_nor_who_is_held() -> None:
+    async with host(None, HostConfig(remembered=3)) as a:
+        held, place = Identity.new().peer, Address.parse("/ip4/127.0.0.1/tcp/1")
+        a.learn(held, [place])
+        a.protect(held)
+        a.learn(held, [Address.parse(f"/ip4/127.0.0.1/tcp/{port}") for port in range(2, 40)], hearsay=True)
+        for _ in range(5):
+            a.learn(Identity.new().peer, [place], hearsay=True)
+        assert a.known[held].addresses[0] == place and len(a.known) == 3
+
+
+async def test_connections_reset_in_the_handshake_leave_the_host_up() -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with host(FOUR) as a, host() as b:
+            for _ in range(200):
+                sock = socket.create_connection((a.addresses[0].host, a.addresses[0].port))
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                sock.sendall(b"\x13/multistream/1.0.0\n\x07/noise\n")
+                await trio.lowlevel.checkpoint()
+                sock.close()
+            assert await b.ping(a.addresses[0]) > 0

@@ -13,7 +13,7 @@ from peer.machine import SECOND, MessageId
 from pubsub.api import PubSub, PubSubConfig
 from pubsub.flood import Flood
 from pubsub.message import OrderHeader, Publication, Verdict
-from pubsub.ordering.fifo import HELD, Fifo
+from pubsub.ordering.fifo import HELD, STREAMS, Fifo
 from pubsub.subscription import Full
 from tests.pubsub.test_flood import Given, Judge
 
@@ -106,7 +106,7 @@ async def test_validators_plain_and_async_decide_what_is_delivered(pair: tuple[P
             await b.publish(topic, b"bad")
             await b.publish(topic, b"good")
             assert (await anext(messages)).data == b"good"
-    assert a.stats()["refused"] == 2
+    assert a.stats()["rejected"] == 2
 
 
 async def test_a_validator_that_raises_rejects_and_the_node_goes_on(pair: tuple[PubSub, PubSub]) -> None:
@@ -158,6 +158,59 @@ async def test_mistakes_are_told_at_the_call() -> None:
     with pytest.raises(UsageError, match="/p2p/"):
         async with PubSub.open(STACK, bootstrap=["/ip4/127.0.0.1/tcp/1"]):
             pass
+
+
+@pytest.mark.parametrize("topic", [b"t", 5, None, "", "x" * 2_000, "\ud800"])
+async def test_a_topic_that_is_none_is_refused(topic: object) -> None:
+    async with PubSub.open(STACK, listen=()) as node:
+        with pytest.raises(UsageError):
+            await node.publish(topic, b"x")  # type: ignore[arg-type]
+        with pytest.raises(UsageError):
+            async with node.subscribe(topic):  # type: ignore[arg-type]
+                pass
+
+
+async def test_data_that_is_no_bytes_and_one_address_for_several_are_refused() -> None:
+    for options in ({"bootstrap": "/ip4/127.0.0.1/tcp/1"}, {"listen": "/ip4/127.0.0.1/tcp/0"}):
+        with pytest.raises(UsageError, match="several"):
+            async with PubSub.open(STACK, **options):  # type: ignore[arg-type]
+                pass
+    async with PubSub.open(STACK, listen=()) as node:
+        for data in ("text", None, bytearray(b"x")):
+            with pytest.raises(UsageError, match="bytes"):
+                await node.publish("t", data)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="closed"):
+        await node.publish("t", b"x")
+    with pytest.raises(UsageError, match="closed"):
+        async with node.subscribe("t"):
+            pass
+    with pytest.raises(UsageError):
+        PubSubConfig(size=0)
+
+
+async def test_a_message_over_the_limit_is_not_taken_from_others(pair: tuple[PubSub, PubSub]) -> None:
+    a, b = pair
+    async with a.subscribe("t") as messages:
+        b.router.publish(b.router.compose("t", bytes(100_000)))
+        await b.publish("t", b"small")
+        assert (await anext(messages)).data == b"small"
+
+
+async def test_a_busy_topic_loses_nothing_to_a_subscriber_that_keeps_up(pair: tuple[PubSub, PubSub]) -> None:
+    a, b = pair
+    heard = 0
+    async with a.subscribe("t", when_full="wait") as messages, trio.open_nursery() as nursery:
+
+        async def publish() -> None:
+            for _ in range(5_000):
+                await b.publish("t", b"x")
+
+        nursery.start_soon(publish)
+        async for _ in messages:
+            heard += 1
+            if heard == 5_000:
+                break
+    assert a.stats()["refused"] == 0
 
 
 async def test_cancelling_a_publish_or_a_subscription_leaves_the_node_whole(pair: tuple[PubSub, PubSub]) -> None:
@@ -225,6 +278,36 @@ def test_sources_do_not_wait_for_each_other_and_other_topics_pass() -> None:
     order.deliver(numbered(1, source=2))
     order.deliver(numbered(5, topic="plain"))
     assert [publication.id.source for publication in app.delivered] == [2, 9]
+
+
+def test_each_hole_that_has_lasted_is_given_up_at_once() -> None:
+    order, env, app = fifo()
+    for sequence in (1, 3, 5, 7):
+        order.deliver(numbered(sequence))
+    env.advance(5 * SECOND)
+    assert [publication.data for publication in app.delivered] == [b"1", b"3", b"5", b"7"]
+
+
+def test_a_forgotten_source_keeps_no_timer_and_its_messages_come_out_in_order() -> None:
+    order, env, app = fifo()
+    for sequence in (1, 4, 3):
+        order.deliver(numbered(sequence, source=-1))
+    for source in range(10, STREAMS + 10):
+        order.deliver(numbered(2, source=source))
+    assert [publication.data for publication in app.delivered] == [b"1", b"3", b"4"]
+    assert env.clock.waiting == len(order.streams) == STREAMS
+
+
+def test_closing_the_topic_ends_the_order() -> None:
+    order, _, app = fifo()
+    order.open("t")
+    order.deliver(numbered(3))
+    order.close("t")
+    assert app.delivered == []
+    order.close("t")
+    assert [publication.data for publication in app.delivered] == [b"3"]
+    order.deliver(numbered(9))
+    assert len(app.delivered) == 2 and order._header("t") is None
 
 
 def test_what_is_held_is_bounded() -> None:
