@@ -82,7 +82,7 @@ def _shown(table: Table, frame: DataFrame) -> dict[str, Any]:
 def _write_facts(known: Facts, parquet: Path) -> None:
     """What tables are taken from: one row a message, and one a node."""
     named = known.per_message.withColumnRenamed("topic", "number").join(
-        known.topics.withColumnsRenamed({"topic": "number", "name": "topic"}), "number"
+        known.topics.withColumnsRenamed({"topic": "number", "name": "topic"}).drop("run"), "number"
     )
     named.drop("number").write.parquet(str(parquet / "messages"))
     known.load.write.parquet(str(parquet / "nodes"))

@@ -67,9 +67,9 @@ def stretches(publishes: DataFrame) -> DataFrame:
 
 
 def placed(published: DataFrame, stretches: DataFrame) -> DataFrame:
-    """Adds `stretch`, when that stretch began in which a message was published at `t`."""
+    """Adds `stretch`, the number of that stretch, from 0, in which a message was published at `t`."""
     cut = published.join(F.broadcast(stretches), "run")
-    return cut.withColumn("stretch", F.expr("first + (t - first) div width * width")).drop("first", "width")
+    return cut.withColumn("stretch", F.expr("(t - first) div width")).drop("first", "width")
 
 
 def share_in_time() -> Column:

@@ -1,12 +1,11 @@
 """How long things took, in microseconds: delivery, reception, the wait for a causal barrier, a subscription.
 
-Each function gives the values as rows (by, value); `bench.spark.spread` turns them into means, percentiles and
-histograms, by run, or by topic, hop or stretch of time beside it.
+Of a pair, a column each, null where a pair does not count; `bench.spark.spread` turns the values into means, percentiles
+and histograms, by run, or by topic, hop or stretch of time beside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
@@ -15,32 +14,31 @@ from pyspark.sql import functions as F
 from peer.trace import JOIN, JOINED
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
-def delivery(pairs: DataFrame, by: Sequence[str] = ("run",)) -> DataFrame:
+def delivery() -> Column:
     """From the publish call to the delivery, over all (message, subscriber) pairs; also those after the window."""
-    return pairs.where(F.col("delivered").isNotNull()).select(*by, F.col("delivered").alias("value"))
+    return F.col("delivered")
 
 
-def reception(pairs: DataFrame, by: Sequence[str] = ("run",)) -> DataFrame:
+def reception() -> Column:
     """From the publish call to the first copy, over receptions by nodes that were joined at that time."""
-    return pairs.where(F.col("received").isNotNull() & F.col("member")).select(*by, F.col("received").alias("value"))
+    return F.when(F.col("member"), F.col("received"))
 
 
-def held_back(pairs: DataFrame, by: Sequence[str] = ("run",)) -> DataFrame:
+def held_back() -> Column:
     """From the first copy to the delivery: validation, and the wait of a causal barrier for what must come before."""
-    wait = (F.col("delivered") - F.col("received")).alias("value")
-    return pairs.where(F.col("delivered") >= F.col("received")).select(*by, wait)
+    return F.when(F.col("delivered") >= F.col("received"), F.col("delivered") - F.col("received"))
 
 
-def barriers(publishes: DataFrame, by: Sequence[str] = ("run",)) -> DataFrame:
-    """Size of the causal barrier that a message carries: its direct dependencies."""
-    return publishes.select(*by, F.size(F.coalesce("dependencies", F.array().cast("array<long>"))).cast("long").alias("value"))
+def barrier() -> Column:
+    """Of a publish: the size of the causal barrier that a message carries, its direct dependencies."""
+    return F.coalesce(F.size("dependencies"), F.lit(0))
 
 
 def subscription(rows: DataFrame) -> DataFrame:
-    """From the call of join to the subscription being in force; of several `joined` rows after one `join` the first."""
+    """run, value: from the call of join to the subscription being in force; of several `joined` after one `join` the first."""
     rows = rows.where(F.col("kind").isin(JOIN, JOINED)).select("run", "node", "topic", "kind", "t")
     so_far = Window.partitionBy("run", "node", "topic").orderBy("t").rangeBetween(Window.unboundedPreceding, Window.currentRow)
     called = F.max(F.when(F.col("kind") == JOIN, F.col("t"))).over(so_far)

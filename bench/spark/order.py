@@ -6,7 +6,8 @@ the same time neither came before the other. That something is missing counts on
 from the publish of what is missing until the delivery that shows the gap.
 
 Asks for `pairs`, `publishes` and `stays` of `bench.spark.facts`. Cost: fifo and gapless share one sort of the deliveries,
-causal is a join of deliveries with deliveries.
+causal is a join of deliveries with deliveries; pairs lie by node, so neither moves them. Bounds: causal holds the
+deliveries of one part of the pairs in memory, which are those of one node at least.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from bench.spark.facts import joined_from
+from bench.spark.facts import handy, joined_from
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,10 +29,10 @@ def fifo_and_gapless(pairs: DataFrame, publishes: DataFrame, stays: DataFrame) -
     fifo is violated by a delivery when a later message of the same stream was delivered before it. gapless is violated by
     a delivery when the message before it in the stream was not delivered at that time or earlier.
     """
-    placed = _deliveries(pairs).join(_positions(publishes), ["run", "msg"])
+    placed = _deliveries(pairs).join(handy(_positions(publishes)), "number")
     counted = placed.groupBy("run").agg(F.count("*").alias("fifo_checked"))
     placed = placed.where(F.col("length") > 1)  # a stream of one message has no order, and there may be many such
-    back = Window.partitionBy("run", "node", "stream").orderBy(F.col("position").desc())
+    back = Window.partitionBy("stream", "node").orderBy(F.col("position").desc())
     seen = placed.select(
         *("run", "node", "topic", "position", "at", "published_before", "publisher_before"),
         F.min("at").over(back.rowsBetween(Window.unboundedPreceding, -1)).alias("first_later"),
@@ -56,26 +57,26 @@ def causal(pairs: DataFrame, publishes: DataFrame, stays: DataFrame) -> DataFram
     induction they bring all others. Dependencies that the trace has no publish of are left out.
     """
     delivered = _deliveries(pairs)
-    due = delivered.drop("topic").join(_needs(publishes), ["run", "msg"]).where(F.col("node") != F.col("publisher"))
+    due = delivered.drop("topic").join(handy(_needs(publishes)), "number").where(F.col("node") != F.col("publisher"))
     due = joined_from(due, stays, F.col("published"), F.col("at"), "joined").where("joined")
-    had = delivered.select("run", F.col("msg").alias("needed"), "node", F.col("at").alias("had_at"))
-    met = due.select("run", "needed", "node", "at").join(had.hint("shuffle_hash"), ["run", "needed", "node"], "left")
+    had = delivered.select(F.col("number").alias("needed"), "node", F.col("at").alias("had_at"))
+    met = due.select("run", "needed", "node", "at").join(had.hint("shuffle_hash"), ["needed", "node"], "left")
     violated = F.coalesce(F.col("had_at") > F.col("at"), F.lit(True))
     return met.groupBy("run").agg(F.count("*").alias("causal_checked"), F.count_if(violated).alias("causal_violated"))
 
 
 def _deliveries(pairs: DataFrame) -> DataFrame:
     at = (F.col("t") + F.col("delivered")).alias("at")
-    return pairs.where(F.col("delivered").isNotNull()).select("run", "msg", "node", "topic", at)
+    return pairs.where(F.col("delivered").isNotNull()).select("run", "number", "node", "topic", at)
 
 
 def _positions(publishes: DataFrame) -> DataFrame:
-    """run, msg, stream, its length, position, and of the message before it when and by whom it was published."""
+    """number, stream, its length, position, and of the message before it when and by whom it was published."""
     of_stream = Window.partitionBy("run", "topic", "source", "epoch")
     in_order = of_stream.orderBy("sequence", "msg")
     return publishes.where(F.col("sequence").isNotNull()).select(
-        *("run", "msg"),
-        F.min("msg").over(of_stream).alias("stream"),
+        "number",
+        F.min("number").over(of_stream).alias("stream"),
         F.count("*").over(of_stream).alias("length"),
         F.row_number().over(in_order).alias("position"),
         F.lag("t").over(in_order).alias("published_before"),
@@ -84,7 +85,7 @@ def _positions(publishes: DataFrame) -> DataFrame:
 
 
 def _needs(publishes: DataFrame) -> DataFrame:
-    """run, msg, needed: a row for each direct dependency, with its topic, publisher and time."""
-    needs = publishes.select("run", "msg", F.explode(F.array_distinct("dependencies")).alias("needed"))
-    known = publishes.select("run", F.col("msg").alias("needed"), "topic", "publisher", F.col("t").alias("published"))
-    return needs.join(known, ["run", "needed"])
+    """number, needed: a row for each direct dependency, with its topic, publisher and time."""
+    wants = publishes.select("run", "number", F.explode(F.array_distinct("dependencies")).alias("msg"))
+    known = publishes.select("run", "msg", F.col("number").alias("needed"), "topic", "publisher", F.col("t").alias("published"))
+    return wants.join(known, ["run", "msg"]).drop("run", "msg")

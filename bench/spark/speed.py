@@ -27,14 +27,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark import SparkContext
-from pyspark.sql import functions as F
 
-from bench.spark import analysis, duck, facts, gather, load, order, tables
+from bench.spark import analysis, duck, order, tables
 from bench.spark.figures import run_figures
-from bench.spark.gather import BY, DELIVERY, HELD_BACK, LOAD, RECEPTION, Facts, Groups
+from bench.spark.gather import gathered, groups
 from bench.spark.generate import Generator
 from bench.spark.session import spark_session
-from bench.spark.spread import histogram, spread
 from bench.spark.traces import Traces, load_traces
 from peer.errors import UsageError, WeftError
 
@@ -153,19 +151,18 @@ def _scaled(tell: Progress, begin: float, length: float, before: str) -> Progres
 
 def _turn(spark: SparkSession, java: str, trace: Path, tell: Progress) -> tuple[Spent, Spent]:
     """One repetition of both: CPU seconds by step."""
-    ours: Answer = {}
-    theirs: Answer = {}
     traces = _struck(load_traces(spark, [trace]))
     tell(0.0, "Spark")
+    watch = Stopwatch(lambda: _cpu_s(java) + time.process_time())
     with analysis._told():
-        spark_spent = _timed(_spark_steps(traces, ours), lambda: _cpu_s(java) + time.process_time())
-        spark.catalog.clearCache()
+        ours = _spark_answer(traces, watch)
     tell(0.8, "DuckDB")
     with duck.connect(traces.about) as connection:
-        duck_spent = _timed(_duck_steps(connection, theirs), time.process_time)
+        duck_watch = Stopwatch(time.process_time)
+        theirs = _duck_answer(connection, duck_watch)
     if found := next(differences(ours, theirs), None):
         raise WeftError(f"Spark and DuckDB disagree on {trace}, so one of them is wrong: {found[:500]}")
-    return spark_spent, duck_spent
+    return watch.spent, duck_watch.spent
 
 
 def _struck(traces: Traces) -> Traces:
@@ -175,61 +172,48 @@ def _struck(traces: Traces) -> Traces:
     return traces._replace(about=(run._replace(manifest={**run.manifest, "scenario": scenario}),))
 
 
-def _timed(steps: Iterator[str], clock: Callable[[], float]) -> Spent:
-    spent, before = {}, clock()
-    for step in steps:
-        now = clock()
-        spent[step], before = now - before, now
-    return spent
+class Stopwatch:
+    """What each step spent since the one before."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.spent: Spent = {}
+        self._clock = clock
+        self._last = clock()
+
+    def __call__(self, step: str) -> None:
+        now = self._clock()
+        self.spent[step], self._last = now - self._last, now
 
 
-def _spark_steps(traces: Traces, answer: Answer) -> Iterator[str]:
-    """What `gathered`, `groups` and `analyze` do, in their order, but that each step is over when its name is told."""
-    quiet = gather.quiet_rows(traces.rows).persist()
-    topics = facts.topics(quiet).localCheckpoint()
-    yield "quiet"
-    publishes = facts.publishes(quiet, traces.messages, traces.runs, topics).localCheckpoint()
-    sent = gather._handy(publishes)
-    yield "publishes"
-    joined = gather._handy(facts.stays(quiet, topics).localCheckpoint())
-    yield "stays"
-    pairs = facts.pairs(traces.rows, sent, joined).persist()
-    pairs.count()
-    yield "pairs"
-    expected, copies = facts.expected(publishes, joined), facts.copies(traces.rows, sent)
-    per_message = facts.per_message(publishes, pairs, expected, copies).localCheckpoint()
-    yield "per_message"
-    carried = load.load(traces.rows).localCheckpoint()
-    yield "load"
-    yield from _spark_measures(Facts(traces, quiet, topics, sent, joined, pairs, carried, per_message), answer)
+def _spark_answer(traces: Traces, watch: Stopwatch) -> Answer:
+    """What `analyze` does, but that each step is over before the next one begins."""
+
+    def step(name: str, frame: DataFrame) -> None:
+        if name == "pairs":
+            frame.count()
+        watch(name)
+
+    with gathered(traces, step) as known:
+        shown = groups(known, step)
+        streams = order.fifo_and_gapless(known.pairs, known.publishes, known.stays).localCheckpoint()
+        watch("fifo")
+        causes = order.causal(known.pairs, known.publishes, known.stays).localCheckpoint()
+        watch("causal")
+        recovery = _collected(tables.recovered(known, shown))
+        watch("recovery")
+        runs = run_figures(known, shown)
+        found = {table.name: _collected(table.make(known, shown)) for table in tables.TABLES if table.name not in APART}
+        both = _collected(streams.join(causes, "run", "left").fillna(0))
+        watch("tables")
+    return {"runs": runs, "tables": {**found, "order": both, "recovery": recovery}}
 
 
-def _spark_measures(known: Facts, answer: Answer) -> Iterator[str]:
-    means = gather._means(known, whole_run=False)
-    yield "means"
-    values = gather._values(known)
-    spreads = spread(values, BY).localCheckpoint()
-    yield "spreads"
-    binned = values.where(F.col("what").isin(DELIVERY, RECEPTION, HELD_BACK) | (F.col("what") >= LOAD))
-    shown = Groups(means, spreads, histogram(binned, BY).localCheckpoint())
-    yield "bins"
-    streams = order.fifo_and_gapless(known.pairs, known.publishes, known.stays).localCheckpoint()
-    yield "fifo"
-    causes = order.causal(known.pairs, known.publishes, known.stays).localCheckpoint()
-    yield "causal"
-    recovery = _collected(tables.recovered(known, shown))
-    yield "recovery"
-    answer["runs"] = run_figures(known, shown)
-    others = {table.name: _collected(table.make(known, shown)) for table in tables.TABLES if table.name not in APART}
-    both = _collected(streams.join(causes, "run", "left").fillna(0))
-    answer["tables"] = {**others, "order": both, "recovery": recovery}
-    yield "tables"
-
-
-def _duck_steps(connection: DuckDBPyConnection, answer: Answer) -> Iterator[str]:
-    yield from duck.measure(connection)
-    answer |= duck.answer(connection)
-    yield "tables"
+def _duck_answer(connection: DuckDBPyConnection, watch: Stopwatch) -> Answer:
+    for step in duck.measure(connection):
+        watch(step)
+    found = duck.answer(connection)
+    watch("tables")
+    return found
 
 
 def _collected(frame: DataFrame) -> Answer:

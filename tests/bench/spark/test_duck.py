@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -120,27 +120,28 @@ def bench(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def no_spark(bench: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "_spark_steps", steps_by_duckdb)
+    monkeypatch.setattr(speed, "_spark_answer", answer_by_duckdb)
 
 
-def steps_by_duckdb(traces: Traces, answer: dict[str, Any]) -> Iterator[str]:
+def answer_by_duckdb(traces: Traces, watch: speed.Stopwatch) -> dict[str, Any]:
     """In the place of Spark, which takes longer to plan than to compute."""
-    yield from (*duck.STEPS, "tables")
-    answer |= duck_answer(traces.about)
+    for step in (*duck.STEPS, "tables"):
+        watch(step)
+    return duck_answer(traces.about)
 
 
 @pytest.mark.usefixtures("bench")
 @pytest.mark.slow
 def test_the_benchmark_goes_through_the_steps_of_the_analysis(monkeypatch: pytest.MonkeyPatch) -> None:
     """By Spark in the first repetition."""
-    spark_steps = speed._spark_steps
+    by_spark = speed._spark_answer
     answers: list[dict[str, Any]] = []
 
-    def steps(traces: Traces, answer: dict[str, Any]) -> Iterator[str]:
-        yield from steps_by_duckdb(traces, answer) if answers else spark_steps(traces, answer)
-        answers.append(answer)
+    def answer(traces: Traces, watch: speed.Stopwatch) -> dict[str, Any]:
+        answers.append((answer_by_duckdb if answers else by_spark)(traces, watch))
+        return answers[-1]
 
-    monkeypatch.setattr(speed, "_spark_steps", steps)
+    monkeypatch.setattr(speed, "_spark_answer", answer)
     (size,) = speed.bench_spark([30_000], repetitions=1)["sizes"]
     assert list(size["steps"]) == [*duck.STEPS, "tables"]
     assert all(spent["spark_first_s"] > 0 < spent["duckdb_s"] for spent in size["steps"].values())
@@ -184,11 +185,12 @@ def test_a_kept_trace_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.usefixtures("bench")
 def test_engines_that_disagree_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def steps(traces: Traces, answer: dict[str, Any]) -> Iterator[str]:
-        yield from steps_by_duckdb(traces, answer)
-        answer["runs"][0]["deliveries"] += 1
+    def answer(traces: Traces, watch: speed.Stopwatch) -> dict[str, Any]:
+        found = answer_by_duckdb(traces, watch)
+        found["runs"][0]["deliveries"] += 1
+        return found
 
-    monkeypatch.setattr(speed, "_spark_steps", steps)
+    monkeypatch.setattr(speed, "_spark_answer", answer)
     with pytest.raises(WeftError, match=r"disagree on .*events-1000.*: deliveries"):
         speed.bench_spark([1_000], repetitions=1)
 
