@@ -46,7 +46,7 @@ FORCE:
 test: $(STAMP)
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 slow-short: $(STAMP) browser
 	$(BIN)/python -m pytest -q -m slow
