@@ -432,6 +432,8 @@ class Host:
                 new.close("another link to the peer is kept")
                 self._leave(new.address.host)
                 return False
+            if old.reason is None and not old.outbound and not new.outbound:
+                log.warning("%s dialled a second time: it lost the first link, or another node uses its key", peer_text(new.peer))
             self._drop(old, old.reason or "another link to the peer is kept")
         self.links[new.peer] = new
         return True
