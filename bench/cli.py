@@ -266,7 +266,7 @@ COMMANDS: tuple[Callable[[Commands], None], ...] = (
 def _add(
     commands: Commands, name: str, summary: str, run: Callable[[argparse.Namespace], None], *, live: bool = False
 ) -> Parser:
-    parser = commands.add_parser(name, help=summary, description=f"{summary.capitalize()}.", allow_abbrev=False)
+    parser = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False)
     parser.set_defaults(run=run, parser=parser)
     how = "a line" if live else "instead of a table"
     parser.add_argument("--json", action="store_true", help=f"print JSON, one object {how}")
@@ -336,6 +336,8 @@ def reproduce(args: argparse.Namespace) -> None:
     if not ids:
         raise UsageError("name a figure, or --all; weft reproduce --list shows what there is")
     papers.find(ids)
+    if args.runs is not None and args.runs < 1:
+        raise UsageError(f"--runs is {args.runs}; it must be 1 at least")
     from bench.papers.figure import reproduce as reproduced
     from bench.spark.session import spark_session
 

@@ -33,9 +33,9 @@ WEATHER: dict[str, tuple[AnyFault, ...]] = {
 
 def demo(args: argparse.Namespace, progress: Report | None = None) -> dict[str, Any]:
     """A row for each kind of weather, what Spark warned of, and where the report is."""
-    from bench.spark.session import require, spark_session
+    from bench.spark.session import check, spark_session
 
-    require()
+    check(args.master, args.memory)
     from bench.spark.analysis import analyze
 
     report.check(args.report)

@@ -377,7 +377,7 @@ def _small(name: str, column: str, rows: Sequence[tuple[int, int]]) -> Iterator[
 
 
 def _faults(run: Run) -> list[int]:
-    return [round(float(fault["at"]) * SECOND) for fault in run.manifest.get("scenario", {}).get("faults", ()) if "at" in fault]
+    return [round(float(fault.get("at", 0.0)) * SECOND) for fault in run.manifest.get("scenario", {}).get("faults", ())]
 
 
 def _fetched(connection: DuckDBPyConnection, sql: str) -> tuple[list[str], list[list[Any]]]:

@@ -89,7 +89,7 @@ def warnings(known: Facts, groups: Groups) -> Iterator[str]:
         if run.number in counts:
             yield (
                 f"{run.name}: {counts[run.number]:,} receptions or deliveries come before their message was published, "
-                "so clocks disagree; they are left out, and latencies are doubtful"
+                "so clocks disagree; they are left out, and latencies and reliability are doubtful"
             )
 
 

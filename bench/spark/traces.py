@@ -17,6 +17,7 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -40,6 +41,25 @@ ROWS = (
 )
 MESSAGES = "msg long, source long, epoch long, sequence long"
 _TYPES = {"long": "int64", "int": "int32", "string": "string", "array<long>": "list<int64>"}
+
+
+class Struck(msgspec.Struct, frozen=True):
+    at: float = 0.0
+
+
+class Planned(msgspec.Struct, frozen=True):
+    window: float = WINDOW_S
+    faults: tuple[Struck, ...] = ()
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What is read of a manifest, to see that it is one."""
+
+    schema: Any
+    rows: int = 0
+    parts: int = 0
+    kinds: tuple[str, ...] = ()
+    scenario: Planned = Planned()
 
 
 class Run(NamedTuple):
@@ -99,17 +119,19 @@ def look_over(number: int, name: str, folder: Path) -> Run:
     _check_footers(folder, _parts(folder, "messages"), MESSAGES)
     if manifest.get("rows", rows) != rows:
         raise UsageError(f"{folder} is not whole: its manifest tells of {manifest['rows']:,} rows, its files hold {rows:,}")
-    return Run(number, name, folder, {**manifest, "rows": rows}, (*_unfinished(manifest), *_clock_warnings(parts)))
+    warnings = (*_unfinished(manifest), *_alone(manifest), *_clock_warnings(parts))
+    return Run(number, name, folder, {**manifest, "rows": rows}, warnings)
 
 
 def folders_of(directories: Sequence[Path]) -> list[Path]:
-    """The folders of the traces that these stand for."""
-    return [folder for directory in directories for folder in _folders(directory)]
+    """The folders of the traces that these stand for; one that is named twice is one."""
+    found = [folder for directory in directories for folder in _folders(directory)]
+    return list({folder.resolve(): folder for folder in found}.values())
 
 
 def _folders(directory: Path) -> list[Path]:
     if not directory.is_dir():
-        raise UsageError(f"no trace in {directory}: there is no such folder")
+        raise UsageError(f"no trace in {directory}: {'it is a file' if directory.exists() else 'there is no such folder'}")
     if (directory / "manifest.json").exists() or any(directory.glob("rows-*.parquet")):
         return [directory]
     inner = sorted(path.parent for path in directory.glob("*/manifest.json"))
@@ -128,10 +150,11 @@ def _manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         version = manifest["schema"]
+        msgspec.convert(manifest, Manifest)
     except FileNotFoundError as error:
         raise UsageError(f"{folder} has no manifest.json, so nothing tells what its rows mean") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{folder / 'manifest.json'} is not the manifest of a trace") from error
+    except (ValueError, KeyError, TypeError) as error:  # msgspec's are ValueErrors
+        raise UsageError(f"{folder / 'manifest.json'} is not the manifest of a trace: {error}") from error
     if version != SCHEMA:
         raise UsageError(f"{folder} has trace schema {version}, this weft reads {SCHEMA}; use the weft that wrote it")
     return dict(manifest)
@@ -186,6 +209,11 @@ def _unfinished(manifest: dict[str, Any]) -> Iterable[str]:
     if status != "complete":
         why = f": {manifest['reason']}" if manifest.get("reason") else ""
         yield f"the run did not finish (status {status}{why}); the figures cover what was written"
+
+
+def _alone(manifest: dict[str, Any]) -> Iterable[str]:
+    if manifest.get("live"):
+        yield "this is the trace of one live node: what others published or received is not in it, and does not count"
 
 
 def _clock_warnings(parts: Sequence[Path]) -> Iterable[str]:

@@ -63,7 +63,7 @@ def test_a_sound_trace_has_no_warning(trace: Path) -> None:
     [
         (lambda folder: None, "there is no such folder"),
         (lambda folder: folder.mkdir(), "neither it nor a folder in it has a manifest.json"),
-        (lambda folder: folder.write_text("x"), "there is no such folder"),
+        (lambda folder: folder.write_text("x"), "it is a file"),
     ],
 )
 def test_a_folder_without_a_trace_is_named(tmp_path: Path, make: Callable[[Path], Any], words: str) -> None:
@@ -77,6 +77,10 @@ def test_a_folder_of_traces_stands_for_them(sound: Path, tmp_path: Path) -> None
         shutil.copytree(sound, tmp_path / "runs" / name)
     (tmp_path / "runs" / "notes").mkdir()
     assert [folder.name for folder in traces.folders_of([tmp_path / "runs", sound])] == ["a", "b", "trace"]
+
+
+def test_a_trace_that_is_named_twice_counts_once(sound: Path) -> None:
+    assert traces.folders_of([sound, sound.parent, sound / ".." / sound.name]) == [sound / ".." / sound.name]
 
 
 def spoil_json(folder: Path) -> None:
@@ -98,6 +102,12 @@ def empty_file(folder: Path) -> None:
         (lambda f: (f / "manifest.json").unlink(), "has no manifest.json"),
         (spoil_json, "is not the manifest of a trace"),
         (lambda f: (f / "manifest.json").write_text("[]"), "is not the manifest of a trace"),
+        (lambda f: manifest(f, parts="x"), "is not the manifest of a trace"),
+        (lambda f: manifest(f, rows="5"), "is not the manifest of a trace"),
+        (lambda f: manifest(f, kinds=None), "is not the manifest of a trace"),
+        (lambda f: manifest(f, scenario=None), "is not the manifest of a trace"),
+        (lambda f: manifest(f, scenario={"window": "abc"}), "is not the manifest of a trace"),
+        (lambda f: manifest(f, scenario={"faults": [{"at": None}]}), "is not the manifest of a trace"),
         (lambda f: manifest(f, schema=2), "trace schema 2, this weft reads 1"),
         (lambda f: (f / "rows-00000.parquet").unlink(), "rows-00000.parquet is missing"),
         (lambda f: shutil.move(f / "rows-00000.parquet", f / "rows-00002.parquet"), "rows-00000.parquet is missing"),
@@ -114,6 +124,12 @@ def test_a_broken_trace_is_refused(trace: Path, spoil: Callable[[Path], Any], wo
     spoil(trace)
     with pytest.raises(UsageError, match=words):
         look(trace)
+
+
+def test_the_trace_of_one_live_node_is_warned_of(trace: Path) -> None:
+    manifest(trace, live=True)
+    (warning,) = look(trace).warnings
+    assert "one live node" in warning
 
 
 @pytest.mark.parametrize("status", ["running", "failed"])
