@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from peer.errors import PeerError, UsageError
-from peer.machine import Machine, Message, Peer, speaks
+from peer.machine import Lane, Machine, Message, MessageId, Peer, speaks
 
 
 def receive(machine: Machine, sender: Peer, msg: Message) -> None:
@@ -48,6 +48,11 @@ def hears(machine: Machine, mine: Sequence[Machine], theirs: Sequence[Machine]) 
 def twin(machine: Machine, theirs: Sequence[Machine]) -> Machine | None:
     """The machine of the other stack that speaks this one's protocol."""
     return next((other for other in theirs if speaks(machine.protocols, other.protocols)), None)
+
+
+def about(msg: Message) -> tuple[str | None, MessageId | None]:
+    """By what a trace knows a message: a payload has a topic and an id, control traffic has neither."""
+    return (msg.topic, msg.id) if msg.lane is Lane.PAYLOAD else (None, None)  # type: ignore[attr-defined]
 
 
 def _once(reply: Callable[[Message], None]) -> Callable[[Message], None]:

@@ -30,13 +30,13 @@ from typing import Any, TypeAlias
 import trio
 
 from peer.address import Address
-from peer.dispatch import ask, receive, told_by
+from peer.dispatch import about, ask, receive, told_by
 from peer.errors import PeerError, UsageError, WeftError, alone
 from peer.frame import Frames, frame
 from peer.host import Host
 from peer.ids import peer_text
 from peer.link import LiveLink, Stream, StreamError
-from peer.machine import EPOCH_BITS, SECOND, Build, Lane, Link, Machine, Message, MessageId, Peer, PeerInfo, admit, speaks
+from peer.machine import EPOCH_BITS, SECOND, Build, Link, Machine, Message, MessageId, Peer, PeerInfo, admit, speaks
 from peer.outbox import LIMIT, Outbox, Outlet, Parcel
 from peer.records import read_record
 from peer.store import FileStore
@@ -238,13 +238,13 @@ class Driver:
 
     def _never_left(self, env: DriverEnv, peer: Peer, parcel: Parcel, reason: str) -> None:
         if self.tracer is not None:
-            topic, known = _known(parcel.msg)
+            topic, known = about(parcel.msg)
             self.tracer.emit(self.wall(), env.me, DROP, topic, known, peer, None, 1, None, parcel.msg.lane, reason)
         self.after(0, env.machine.dropped, peer, parcel.msg)
 
     def trace_send(self, peers: tuple[Peer, ...], parcel: Parcel) -> None:
         assert self.tracer is not None
-        topic, known = _known(parcel.msg)
+        topic, known = about(parcel.msg)
         only = peers[0] if len(peers) == 1 else None
         t, lane = self.wall(), parcel.msg.lane
         self.tracer.emit(t, self.host.peer, SEND, topic, known, only, None, len(peers), parcel.size, lane)
@@ -655,11 +655,6 @@ def _epoch(folder: Path | None) -> int:
         epoch = max(epoch, int.from_bytes(kept.get("epoch", b"")) + 1)
         kept["epoch"] = epoch.to_bytes(8)
     return epoch
-
-
-def _known(msg: Message) -> tuple[str | None, MessageId | None]:
-    """By what a trace knows a message: a payload has a topic and an id, control traffic has neither."""
-    return (msg.topic, msg.id) if msg.lane is Lane.PAYLOAD else (None, None)  # type: ignore[attr-defined]
 
 
 def _bytes(peer: Peer) -> bytes:

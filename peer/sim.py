@@ -18,12 +18,12 @@ from typing import Any
 
 from peer import faults
 from peer.calendar import SHIFT, Calendar, Entry
-from peer.dispatch import receive
+from peer.dispatch import about, receive
 from peer.errors import PeerError, UsageError
 from peer.latency import Model, Uniform
 from peer.machine import SECOND, Build, Machine, Message, Peer
 from peer.network import Fan, Freight, Half, Network, Parcel
-from peer.sim_env import Deaf, SimEnv, SimNode, SimTimer, Started, about
+from peer.sim_env import Deaf, SimEnv, SimNode, SimTimer, Started
 from peer.sim_faults import CLOSED, Active
 from peer.sim_links import Links
 from peer.trace import NODE_DOWN, NODE_UP, QUEUE, Tracer

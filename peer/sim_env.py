@@ -11,9 +11,9 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from peer.dispatch import ask, receive
+from peer.dispatch import about, ask, receive
 from peer.errors import UsageError
-from peer.machine import Build, Codec, Lane, Machine, Message, MessageId, Peer, PeerInfo
+from peer.machine import Build, Codec, Machine, Message, MessageId, Peer, PeerInfo
 from peer.network import Fan, Freight, Half, Parcel, Uplink
 from peer.trace import SEND
 
@@ -292,11 +292,6 @@ class SimNode:
         if self._uplink is None:
             self._uplink = Uplink()
         return self._uplink
-
-
-def about(msg: Message) -> tuple[str | None, MessageId | None]:
-    """By what a trace knows a message: a payload has a topic and an id, control traffic has neither."""
-    return (msg.topic, msg.id) if msg.lane is Lane.PAYLOAD else (None, None)  # type: ignore[attr-defined]
 
 
 def _no_trace(

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from peer.dispatch import told, twin
+from peer.dispatch import about, told, twin
 from peer.errors import PeerError
 from peer.machine import Link, Machine, Message, Peer
 from peer.network import Freight, Half, Parcel
-from peer.sim_env import Deaf, SimEnv, SimNode, about
+from peer.sim_env import Deaf, SimEnv, SimNode
 from peer.sim_faults import CLOSED
 from peer.trace import DROP, LINK_DOWN, LINK_UP
 

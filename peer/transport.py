@@ -136,9 +136,9 @@ async def secured(wire: Wire, identity: Identity, *, outbound: bool, expected: b
     """Run every step between TCP and the muxer; the caller sets the time limit and closes the wire when this raises."""
     if psk is not None:
         await wire.veil(psk)
-    rest = await _agree(_Plain(wire), NOISE, outbound, b"")
+    rest = await _agree(wire, NOISE, outbound, b"")
     handshake = Handshake(identity, initiator=outbound, expected=expected, muxers=(YAMUX,))
-    await _drive(_Plain(wire), handshake, rest)
+    await _drive(wire, handshake, rest)
     channel = handshake.channel()
     early = channel.feed(b"")
     if handshake.muxer is None:
@@ -149,12 +149,6 @@ async def secured(wire: Wire, identity: Identity, *, outbound: bool, expected: b
 class _Way(Protocol):
     async def send(self, data: bytes) -> None: ...
     async def receive(self) -> bytes: ...
-
-
-class _Plain:
-    def __init__(self, wire: Wire) -> None:
-        self.send = wire.send
-        self.receive = wire.receive
 
 
 class _Sealed:
