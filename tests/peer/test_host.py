@@ -6,7 +6,7 @@ import secrets
 import socket
 import struct
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 
 import pytest
 import trio
@@ -193,8 +193,9 @@ async def test_a_handler_that_blames_the_peer_costs_its_link_and_one_that_breaks
     with trio.fail_after(DEADLINE_S):
         async with host(FOUR) as a, host() as b:
             a.handle(ECHO, blame)
-            await b.open_stream(a.addresses[0], [ECHO])
-            await until(lambda: not b.links)
+            with suppress(StreamError):  # the link may close before the answer to the proposal has left
+                await b.open_stream(a.addresses[0], [ECHO])
+            await until(lambda: not a.links and not b.links)
         async with host(FOUR) as a, host() as b:
             a.handle(ECHO, broken)
             stream = await b.open_stream(a.addresses[0], [ECHO])
