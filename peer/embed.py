@@ -31,6 +31,7 @@ import trio
 from peer.errors import UsageError, alone
 
 BUFFER = 64
+WAKES = 0.5  # seconds; how late an interrupt may be
 
 _V = TypeVar("_V")
 _R = TypeVar("_R")
@@ -307,6 +308,7 @@ def in_thread(opener: Opener[_V]) -> Iterator[Portal[_V]]:
     try:
         try:
             thread.start()
+            _done(portal._opened)
             portal._opened.result()
         except BaseException:
             quick()
@@ -348,5 +350,7 @@ def _wait(begin: Callable[[], None], future: Future[Any], give_up: Callable[[], 
 
 
 def _done(future: Future[Any]) -> None:
-    with suppress(CancelledError):
-        future.exception()  # `concurrent.futures.wait` does not hear of one that was cancelled
+    """A signal that comes just before a thread blocks on a lock is handled only when it wakes: so it wakes now and then."""
+    while not future.done():
+        with suppress(CancelledError, TimeoutError):
+            future.exception(WAKES)  # `concurrent.futures.wait` does not hear of one that was cancelled
