@@ -43,6 +43,7 @@ FLAGS = (
     Flag("--degree", "overlay.degree", "N", "neighbours of a node, where the overlay has such an option"),
     Flag("--seed", "seed", "N", "the same seed gives the same run, to the byte"),
     Flag("--duration", "duration", "S", "virtual seconds at least; a run goes on until the last message's window is over"),
+    Flag("--join-every", "join_every", "S", "seconds from one node's start to the next; 0 starts all at once"),
     Flag("--warmup", "warmup", "S", "virtual seconds before the first message"),
     Flag("--window", "window", "S", "seconds in which a message must be delivered to count"),
     Flag("--messages", "workload.messages", "N", "messages published in all"),

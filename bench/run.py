@@ -33,19 +33,23 @@ def run(
     trace: Path | None = None,
     save_faults: Path | None = None,
     counters: bool = True,
+    hashed: bool = True,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """The object that `weft sim --json` prints; without counters it has no figures but those of the run itself."""
+    """The object that `weft sim --json` prints; without counters it has no figures but those of the run itself.
+
+    Without a hash only the kinds of rows that the scenario asks for cost time.
+    """
     validate(scenario)
     stack = stacks.find(scenario.stack, scenario.overlay, scenario.router)
-    contacts = stack.introduce(scenario.nodes, stream(scenario.seed, "overlay"))
+    contacts = stack.introduce(scenario.nodes, stream(scenario.seed, "overlay"), at_once=not scenario.join_every)
     plan = faults.settle(scenario.faults, range(scenario.nodes), stream(scenario.seed, "faults"))
     if save_faults is not None:
         faults.save(save_faults, plan)
     counted = Counters(round(scenario.window * SECOND)) if counters else None
     about = {"scenario": to_dict(scenario), "stack": scenario.stack, "seed": scenario.seed, "command": command(scenario)}
     level, kinds = scenario.trace.level, scenario.trace.kinds or None
-    tracer = Tracer(trace, level=level, kinds=kinds, observer=counted, manifest=about)
+    tracer = Tracer(trace, level=level, kinds=kinds, observer=counted, manifest=about, hashed=hashed)
     try:
         sim = build(scenario, tracer)
         workload = Workload(scenario, stack, sim)

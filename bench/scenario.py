@@ -92,10 +92,13 @@ class TraceSettings(Section, frozen=True, kw_only=True):
 
 
 class Scenario(Section, frozen=True, kw_only=True):
+    """Nodes come up one each `join_every`, or with 0 all at time 0; the first message is published after the `warmup`."""
+
     stack: str = "static/flood"
     nodes: Annotated[int, Meta(ge=1, le=MOST_NODES)] = 100
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 1
     duration: Seconds | None = None
+    join_every: Seconds = 0.0
     warmup: Seconds = 5.0
     window: Period = 10.0
     overlay: Options = {}
@@ -252,7 +255,12 @@ def _contradictions(scenario: Scenario) -> Iterator[tuple[str, str]]:
     """Values that are fine alone but not together."""
     if scenario.duration is not None and scenario.duration < scenario.warmup:
         yield "duration", f"is {scenario.duration}; it must be at least the warmup, {scenario.warmup}"
+    joined = (scenario.nodes - 1) * scenario.join_every
+    if joined > scenario.warmup:
+        yield "join_every", f"is {scenario.join_every}; the last node would come at {joined:g} s, after the warmup, {scenario.warmup}"
     churn = scenario.churn
+    if (churn.session or churn.correlated) and churn.start < joined:
+        yield "churn.start", f"is {churn.start}; it must not be before the last node has come, at {joined:g} s"
     if churn.stop is not None and churn.stop < churn.start:
         yield "churn.stop", f"is {churn.stop}; it must be at least churn.start, {churn.start}"
     yield from _workload_contradictions(scenario)

@@ -49,10 +49,17 @@ class Workload:
         self.published = 0
 
     def start(self, introduced: Sequence[Contacts]) -> None:
-        """Bring up all nodes, at time 0, each with its contacts."""
+        """Bring up all nodes, each with its contacts: at time 0, or one after the other."""
         self._cast(len(introduced))
-        for contacts in introduced:
-            self.sim.add(self.stack.node(contacts, self.app), self._started)
+        gap = self.scenario.join_every * SECOND
+        for number, contacts in enumerate(introduced):
+            if gap:
+                self.sim.at(round(number * gap), self._bring_up, contacts)
+            else:
+                self._bring_up(contacts)
+
+    def _bring_up(self, contacts: Contacts) -> None:
+        self.sim.add(self.stack.node(contacts, self.app), self._started)
 
     def schedule(self) -> int:
         """Put publications and churn on the calendar; answers the moment of the last publication."""
@@ -153,7 +160,7 @@ class Workload:
             self.interests[number] = self._draw_topics(self.churn_rng)
         if gone in self.publishers:
             self.publishers[self.publishers.index(gone)] = number
-        self.sim.add(self.stack.node(self.stack.admit(live, self.churn_rng), self.app), self._started)
+        self._bring_up(self.stack.admit(live, self.churn_rng))
         if self.scenario.churn.session:
             self._begin_session(number)
 

@@ -112,14 +112,15 @@ class HyParViewConfig:
     shuffle_every: int = 10 * SECOND  # a guess: the paper's cycle, often enough to know of joins within a minute
     patience: int = 3 * SECOND  # a guess: how long an ask may take, dial and answer; a few slow round trips
     keepalive_every: int = 20 * SECOND  # a guess: how long a one-sided neighbour may stay unnoticed
-    probe_every: int = 30 * SECOND  # a guess: one dial, rare enough to cost nothing
+    probe_every: int = 30 * SECOND  # a guess: one dial, rare enough to cost nothing; 0 never probes, as in the paper
     remember: int = 3_600 * SECOND  # a guess: how long a lost neighbour is worth a probe
+    refill_at_once: bool = True  # the paper's algorithm fills a slot when its peer has failed, and else in the next cycle
     refusals: int = 8  # a guess: a slot may stay empty where all others are full, and asking all of them costs more
     first_retry: int = SECOND  # a guess, as in `overlays.static`
     last_retry: int = 60 * SECOND  # a guess, as in `overlays.static`
 
     def __post_init__(self) -> None:
-        least = {"active_size": 1, "passive_size": 1, "shuffle_every": 1, "patience": 1, "keepalive_every": 1, "probe_every": 1}
+        least = {"active_size": 1, "passive_size": 1, "shuffle_every": 1, "patience": 1, "keepalive_every": 1}
         least |= {"first_retry": 1, "last_retry": self.first_retry, "arwl": self.prwl}
         for name in self.__dataclass_fields__:
             if getattr(self, name) < least.get(name, 0):
@@ -151,8 +152,8 @@ class HyParView(Overlay):
     """`neighbors` is the active view. `tried` are not asked again before the next round of refilling begins."""
 
     __slots__ = (
-        "asks", "attempts", "config", "contacts", "links", "lost", "passive", "pause", "quiet", "quiet_until", "refused",
-        "replies", "round", "sent", "shuffles", "stopped", "timers", "tried",
+        "asks", "attempts", "config", "contacts", "links", "lost", "passive", "pause", "quiet", "quiet_until", "refilling",
+        "refused", "replies", "round", "sent", "shuffles", "stopped", "timers", "tried",
     )  # fmt: skip
 
     protocols = ("/weft/hyparview/1.0.0",)
@@ -172,6 +173,7 @@ class HyParView(Overlay):
         self.quiet_until = 0
         self.shuffles = 0
         self.sent: tuple[Peer, ...] = ()  # what the last shuffle carried
+        self.refilling = config.refill_at_once
         self.refused = 0  # in this round
         self.pause = config.first_retry
         self.round: Timer | None = None
@@ -179,7 +181,7 @@ class HyParView(Overlay):
         self.stopped = False
 
     def start(self) -> None:
-        for name, period in self._periods():
+        for name, period in self._periods().items():
             self.timers[name] = self.env.after(1 + self.env.rng.randrange(period), self._tick, name)
         self._refill()
 
@@ -400,6 +402,7 @@ class HyParView(Overlay):
         Who was turned out keeps to it: else all that a rush of joins turns out would join again, and turn out others.
         """
         self.refused = 0
+        self.refilling |= failed
         if failed and not self.neighbors:
             self.pause = self.config.first_retry
             if self.round is not None:
@@ -409,6 +412,8 @@ class HyParView(Overlay):
 
     def _refill(self) -> None:
         """Ask as many as there are free slots, those of the passive view first; when all were asked, pause."""
+        if self.neighbors and not self.refilling:
+            return
         under_way = sum(not ask.evicts for ask in self.asks.values())
         for _ in range(self.config.active_size - len(self.neighbors) - under_way):
             urgent = not self.neighbors and not any(ask.high for ask in self.asks.values())
@@ -416,6 +421,7 @@ class HyParView(Overlay):
             if not candidates or self.stopped:
                 break
             self._ask(self.env.rng.choice(candidates), high=urgent)
+        self.refilling = self.config.refill_at_once or bool(self.asks)
         self._pause()
 
     def _candidates(self, urgent: bool) -> list[Peer]:
@@ -527,14 +533,18 @@ class HyParView(Overlay):
 
     # What happens by itself.
 
-    def _periods(self) -> tuple[tuple[str, int], ...]:
+    def _periods(self) -> dict[str, int]:
         config = self.config
-        return ("shuffle", config.shuffle_every), ("keepalive", config.keepalive_every), ("probe", config.probe_every)
+        periods = {"shuffle": config.shuffle_every, "keepalive": config.keepalive_every, "probe": config.probe_every}
+        return {name: period for name, period in periods.items() if period}
 
     def _tick(self, name: str) -> None:
-        self.timers[name] = self.env.after(dict(self._periods())[name], self._tick, name)
+        self.timers[name] = self.env.after(self._periods()[name], self._tick, name)
         if name == "shuffle":
             self._begin_shuffle()
+            if not self.refilling:
+                self.refilling = True
+                self._refill()
         elif name == "keepalive":
             self.env.send_all(self.everyone, KeepAlive())
         else:
@@ -577,9 +587,13 @@ class HyParView(Overlay):
             raise PeerError(f"a walk of {ttl} steps")
         kind = type(self.env.me)
         for info in infos:
-            if type(info.peer) is not kind or (isinstance(info.peer, bytes) and not 0 < len(info.peer) <= ID_LIMIT):
+            if type(info.peer) is not kind or (kind is bytes and not 0 < len(info.peer) <= ID_LIMIT):  # type: ignore[arg-type]
                 raise PeerError("no peer has such an id")
-            if len(info.addresses) > ADDRESS_LIMIT or any(len(text) > TEXT_LIMIT for text in info.addresses):
-                raise PeerError("a peer with more addresses, or longer ones, than any has")
-            if info.record is not None and len(info.record) > RECORD_LIMIT:
-                raise PeerError(f"a peer record over {RECORD_LIMIT} bytes")
+            if info.addresses or info.record is not None:
+                self._check_claims(info)
+
+    def _check_claims(self, info: PeerInfo) -> None:
+        if len(info.addresses) > ADDRESS_LIMIT or any(len(text) > TEXT_LIMIT for text in info.addresses):
+            raise PeerError("a peer with more addresses, or longer ones, than any has")
+        if info.record is not None and len(info.record) > RECORD_LIMIT:
+            raise PeerError(f"a peer record over {RECORD_LIMIT} bytes")

@@ -48,6 +48,7 @@ class Simulator:
         self.seed = seed
         self.latency = latency if latency is not None else Uniform()
         self.tracer = tracer
+        self.traces_sends = tracer is not None and tracer.sends
         self.codec = codec
         self.bandwidth = bandwidth
         self.queue = queue

@@ -102,7 +102,7 @@ class SimEnv:
         node, sim = self.node, self.sim
         if not node.up:
             return
-        if sim.tracer is not None:
+        if sim.traces_sends:
             self._trace_send(peers, msg, but)
         fan = self._fan
         if peers is not self._peers or fan is None or node.changes != fan.changes:
@@ -206,7 +206,7 @@ class SimEnv:
         half = self.node.links.get(peer)
         if not self.node.up or (role == "reply" and half is None):
             return
-        if self.sim.tracer is not None:
+        if self.sim.traces_sends:
             self._trace_send((peer,), msg, None)
         plain = role == "tell" and not self.sim.codec
         for freight in (msg,) if plain else self.parcels(role, msg, number):

@@ -130,11 +130,16 @@ class Tracer:
         observer: Observer | None = None,
         manifest: Mapping[str, object] | None = None,
         batch: int = BATCH,
+        hashed: bool = True,
     ) -> None:
+        """Not `hashed`, rows of kinds that nobody asked for cost next to nothing."""
         _check(directory, level, kinds, batch)
         self.level = level
         self._observe = observer.observe if observer is not None else None
-        self._hashing = level != "none"
+        self._recording = level != "none"
+        self._hashing = hashed and self._recording
+        self._heeded = None if hashed or observer is not None or kinds is None else frozenset(kinds) | {PUBLISH}
+        self.sends = self._heeded is None or SEND in self._heeded
         self._digest = blake2b(digest_size=16)
         self._rows: list[Row] = []
         self._hops = _Hops(HOPS_BYTES)
@@ -157,11 +162,13 @@ class Tracer:
         dependencies: tuple[MessageId, ...] = (),
     ) -> None:
         """One event; `size` is the length of one encoded message, `hops` None where the wire does not carry them."""
+        if self._heeded is not None and kind not in self._heeded:
+            return
         if kind in _CARRIES_HOPS:
             hops = self._hops.fill(kind, node, msg, peer, hops)
         if self._observe is not None:
             self._observe(t, node, kind, topic, msg, peer, hops, copies, size, lane, reason, dependencies)
-        if self._hashing:
+        if self._recording:
             row = (t, node, kind, topic, msg, peer, hops, copies, size, lane, reason, dependencies)
             rows = self._rows
             rows.append(row)
@@ -186,7 +193,7 @@ class Tracer:
 
     @property
     def hash(self) -> str | None:
-        """Over all rows emitted so far, in order; None at level `none`."""
+        """Over all rows emitted so far, in order; None at level `none`, and if it was not asked for."""
         if not self._hashing:
             return None
         self._drain()
@@ -201,7 +208,7 @@ class Tracer:
         """Write what is left, then the manifest with status `complete` and what the caller adds."""
         if self._files is not None:
             self._drain()
-            self._files.close({**final, "trace_hash": self._digest.hexdigest()})
+            self._files.close({**final, "trace_hash": self.hash})
 
     def abort(self, reason: str) -> None:
         """Keep what can be kept and say why the run failed; never raises, whatever went wrong before."""
@@ -213,7 +220,8 @@ class Tracer:
     def _drain(self) -> None:
         rows, self._rows = self._rows, []
         if rows:
-            self._digest.update(memoryview(_encode(rows))[_header(len(rows)) :])
+            if self._hashing:
+                self._digest.update(memoryview(_encode(rows))[_header(len(rows)) :])
             if self._files is not None and not self._full:
                 self._files.take(rows)
 

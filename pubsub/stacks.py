@@ -31,11 +31,14 @@ MakeOrder: TypeAlias = Callable[[Env, Router, App], Order]
 
 @dataclass(frozen=True)
 class OverlayKind:
-    """`introduce` gives each node of a fresh simulation its contacts, `admit` those of one that joins later."""
+    """`introduce` gives each node of a simulation its contacts, `admit` those of one that joins later.
+
+    Where nodes come in their order and not all `at_once`, each is introduced to earlier ones only.
+    """
 
     defaults: Options
     check: Callable[[Options, int], None]
-    introduce: Callable[[Options, int, Rng], Sequence[Contacts]]
+    introduce: Callable[[Options, int, Rng, bool], Sequence[Contacts]]
     admit: Callable[[Options, Sequence[int], Rng], Contacts]
     build: Callable[[Env, Contacts, Options, Sequence[str]], Overlay]
 
@@ -60,8 +63,8 @@ class Stack:
     router: RouterKind
     router_options: Options
 
-    def introduce(self, nodes: int, rng: Rng) -> Sequence[Contacts]:
-        return self.overlay.introduce(self.overlay_options, nodes, rng)
+    def introduce(self, nodes: int, rng: Rng, at_once: bool = True) -> Sequence[Contacts]:
+        return self.overlay.introduce(self.overlay_options, nodes, rng, at_once)
 
     def admit(self, live: Sequence[int], rng: Rng) -> Contacts:
         return self.overlay.admit(self.overlay_options, live, rng)
@@ -125,11 +128,12 @@ def _check_static(options: Options, nodes: int) -> None:
     graphs.check(str(options["graph"]), nodes, int(options["degree"]))
 
 
-def _introduce_static(options: Options, nodes: int, rng: Rng) -> Sequence[Contacts]:
-    """Each edge is dialled from its lower end; the other end takes every peer that speaks its protocol."""
+def _introduce_static(options: Options, nodes: int, rng: Rng, at_once: bool) -> Sequence[Contacts]:
+    """Each edge is dialled from one end, the later one if there is one; the other takes every peer that speaks its protocol."""
     contacts: list[list[Peer]] = [[] for _ in range(nodes)]
     for a, b in graphs.draw(str(options["graph"]), nodes, int(options["degree"]), rng):
-        contacts[a].append(b)
+        dialler, dialled = (a, b) if at_once else (b, a)
+        contacts[dialler].append(dialled)
     return [tuple(peers) for peers in contacts]
 
 
@@ -145,9 +149,9 @@ def _check_hyparview(options: Options, nodes: int) -> None:
     HyParViewConfig(**options)  # type: ignore[arg-type]
 
 
-def _introduce_hyparview(options: Options, nodes: int, rng: Rng) -> Sequence[Contacts]:
-    """All begin at once, so all join through one: through several they would be islands at first."""
-    return [(), *((0,) for _ in range(nodes - 1))]
+def _introduce_hyparview(options: Options, nodes: int, rng: Rng, at_once: bool) -> Sequence[Contacts]:
+    """Those that begin at once all join through one: through several they would be islands at first."""
+    return [(), *((0 if at_once else rng.randrange(number),) for number in range(1, nodes))]
 
 
 def _admit_hyparview(options: Options, live: Sequence[int], rng: Rng) -> Contacts:

@@ -23,6 +23,9 @@ class Listed(NamedTuple):
     source: str
 
 
+HYPARVIEW = "HyParView (Leitao, Pereira and Rodrigues, DSN 2007)"
+PLUMTREE = "Epidemic Broadcast Trees (Leitao, Pereira and Rodrigues, SRDS 2007)"
+
 FIGURES: dict[str, Listed] = {
     figure.id: figure
     for figure in (
@@ -32,6 +35,54 @@ FIGURES: dict[str, Listed] = {
             "The first flood after a mass crash, on a random 5-regular graph",
             "theory: site percolation (Callaway, Newman, Strogatz and Watts, Phys. Rev. Lett. 85, 2000), which the first"
             " message after failures in Epidemic Broadcast Trees (Leitao, Pereira and Rodrigues, SRDS 2007) follows",
+        ),
+        Listed(
+            "hyparview.reliability",
+            "bench.papers.hyparview_reliability",
+            "Who is reached after a mass crash, mean of 1,000 messages",
+            f"{HYPARVIEW}, its figure of reliability after massive failures",
+        ),
+        Listed(
+            "hyparview.healing",
+            "bench.papers.hyparview_healing",
+            "Cycles until messages reach all survivors of a mass crash",
+            f"{HYPARVIEW}, its figure of healing times",
+        ),
+        Listed(
+            "hyparview.graph",
+            "bench.papers.hyparview_graph",
+            "The graph of the active views after 50 cycles",
+            f"{HYPARVIEW}, its table of graph properties and in-degrees",
+        ),
+        Listed(
+            "hyparview.percolation",
+            "bench.papers.hyparview_percolation",
+            "The first flood after a mass crash, on HyParView's views",
+            f"{HYPARVIEW}, against the theory of flood.percolation",
+        ),
+        Listed(
+            "plumtree.rmr",
+            "bench.papers.plumtree_rmr",
+            "Redundancy of the first messages after the joins",
+            f"{PLUMTREE}, its figure of redundancy in a stable network",
+        ),
+        Listed(
+            "plumtree.ldh",
+            "bench.papers.plumtree_ldh",
+            "The last delivery hop of a settled tree",
+            f"{PLUMTREE}, its figure of the last hop in a stable network",
+        ),
+        Listed(
+            "plumtree.crash",
+            "bench.papers.plumtree_crash",
+            "Redundancy while overlay and tree mend after a mass crash",
+            f"{PLUMTREE}, its figures of massive failures",
+        ),
+        Listed(
+            "plumtree.churn",
+            "bench.papers.plumtree_churn",
+            "Fifty crashes a cycle, for a hundred cycles",
+            f"{PLUMTREE}, its figures of constant failures",
         ),
     )
 }

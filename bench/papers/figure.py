@@ -21,7 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from statistics import fmean, stdev
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
@@ -39,7 +39,7 @@ Measures: TypeAlias = dict[str, Any]
 
 Progress: TypeAlias = Callable[[float, str], None]
 Simulate: TypeAlias = Callable[..., object]
-Analyse: TypeAlias = "Callable[[SparkSession, Sequence[Path]], list[Measures]]"
+Analyse: TypeAlias = Callable[..., list[Measures]]
 
 CONFIDENCE = 0.99
 MOST_RUNS = 100  # a call of Spark costs seconds however little it reads
@@ -53,7 +53,11 @@ class ReproduceError(WeftError):
 
 
 class Row(NamedTuple):
-    """One value of a figure. `low` and `high` bound ours with a confidence of 99 %, None where there is only one run."""
+    """One value of a figure. `low` and `high` bound ours with a confidence of 99 %, None where there is only one run.
+
+    `judged`: ours must be near the paper's value, at least that or at most that, each but for the tolerance; or it is shown
+    and not judged, because the paper's value is of another system or is known to need what ours is not.
+    """
 
     name: str
     paper: float
@@ -61,27 +65,36 @@ class Row(NamedTuple):
     low: float | None
     high: float | None
     tolerance: float
+    judged: Literal["near", "least", "most", "no"] = "near"
 
     @property
-    def ok(self) -> bool:
-        """|ours - paper| <= tolerance, and nothing else: the interval is shown, not judged.
+    def ok(self) -> bool | None:
+        """|ours - paper| <= tolerance, or that on one side, and nothing else: the interval is shown, not judged.
 
         So a figure sets its tolerance before it measures, from what the paper leaves open and from the noise that so many
         runs must have; a measurement cannot widen it by being noisy.
         """
-        return abs(self.ours - self.paper) <= self.tolerance
+        below, above = self.paper - self.ours <= self.tolerance, self.ours - self.paper <= self.tolerance
+        return {"near": below and above, "least": below, "most": above, "no": None}[self.judged]
 
     def to_dict(self) -> dict[str, Any]:
         return {**self._asdict(), "ok": self.ok}
 
 
-def measured(name: str, paper: float, values: Sequence[float], tolerance: float) -> Row:
+def measured(
+    name: str,
+    paper: float,
+    values: Sequence[float],
+    tolerance: float,
+    judged: Literal["near", "least", "most", "no"] = "near",
+) -> Row:
     """The row of a mean over runs, with Student's interval around it."""
     if not values:
         raise ReproduceError(f"{name}: no run gave a value; ask for more with --runs")
     half = _half_width(values) if len(values) > 1 else None
     ours = fmean(values)
-    return Row(name, paper, ours, None if half is None else ours - half, None if half is None else ours + half, tolerance)
+    low, high = (None, None) if half is None else (ours - half, ours + half)
+    return Row(name, paper, ours, low, high, tolerance, judged)
 
 
 def number(measures: Measures, *path: str) -> float:
@@ -95,13 +108,17 @@ def number(measures: Measures, *path: str) -> float:
 
 
 class Figure(NamedTuple):
-    """`draw` puts onto axes what `rows` came to; `runs` is how many runs a point has, `quick_runs` how many with --quick."""
+    """`draw` puts onto axes what `rows` came to; `runs` is how many runs a point has, `quick_runs` how many with --quick.
+
+    `wants` are the figures that an analysis leaves out unless it is asked: "messages", "graph".
+    """
 
     kinds: tuple[str, ...]
     runs: int
     quick_runs: int
     rows: Callable[[Lab], list[Row]]
     draw: Callable[[Axes, Sequence[Row]], None]
+    wants: tuple[str, ...] = ()
 
 
 class Lab:
@@ -111,6 +128,7 @@ class Lab:
         self,
         spark: SparkSession,
         kinds: Sequence[str],
+        wants: Sequence[str] = (),
         *,
         quick: bool = False,
         seed: int = 1,
@@ -124,6 +142,7 @@ class Lab:
         self.runs = runs
         self._spark = spark
         self._kinds = tuple(kinds)
+        self._wants = dict.fromkeys(wants, True)
         self._progress = progress
         self._simulate = simulate or _simulator()
         self._analyse = analyse or _analysis()
@@ -151,7 +170,8 @@ class Lab:
         for place, scenario in enumerate(scenarios[first : first + MOST_RUNS], first):
             trace, restricted = folder / f"run-{place:05}", self._restricted(scenario)
             with _blaming(restricted, "the run failed"):
-                self._simulate(restricted, trace=trace, counters=False, progress=self._progress_of(place, len(scenarios)))
+                tell = self._progress_of(place, len(scenarios))
+                self._simulate(restricted, trace=trace, counters=False, hashed=False, progress=tell)
                 rows += json.loads((trace / "manifest.json").read_text(encoding="utf-8"))["rows"]
             batch[trace] = restricted
             if rows >= MOST_ROWS:
@@ -164,7 +184,7 @@ class Lab:
     def _measures(self, batch: dict[Path, Scenario]) -> list[Measures]:
         more = f" (or one of {len(batch) - 1} analysed with it)" if len(batch) > 1 else ""
         with _blaming(next(iter(batch.values())), f"the analysis of this run{more} failed"):
-            found = self._analyse(self._spark, list(batch))
+            found = self._analyse(self._spark, list(batch), **self._wants)
             if len(found) != len(batch):
                 raise WeftError(f"{len(batch)} runs went in and {len(found)} came out")
         return sorted(found, key=lambda measures: int(measures["run"]))
@@ -217,7 +237,7 @@ class _Order(NamedTuple):
 
     def lab(self, figure: Figure) -> Lab:
         runs = self.runs or (figure.quick_runs if self.quick else figure.runs)
-        return Lab(self.spark, figure.kinds, quick=self.quick, seed=self.seed, runs=runs, progress=self.progress)
+        return Lab(self.spark, figure.kinds, figure.wants, quick=self.quick, seed=self.seed, runs=runs, progress=self.progress)
 
 
 def _reproduced(listed: Listed, order: _Order) -> dict[str, Any]:

@@ -60,8 +60,8 @@ def rows(lab: Lab) -> list[Row]:
     measures = lab.measure([scenario(nodes, crashed, seed) for crashed, seed in asked])
     shares: dict[float, list[float]] = {crashed: [] for crashed in CRASHED}
     for (crashed, _), found in zip(asked, measures, strict=True):
-        shares[crashed].append(_reached(number(found, "reliability"), nodes - round(crashed * nodes)))
-    return [*(_reached_row(crashed, shares[crashed], nodes) for crashed in CRASHED), _inside_row(list(shares.values()))]
+        shares[crashed].append(reached(number(found, "reliability"), nodes - round(crashed * nodes)))
+    return [*(reached_row(crashed, shares[crashed], nodes) for crashed in CRASHED), _inside_row(list(shares.values()))]
 
 
 def scenario(nodes: int, crashed: float, seed: int) -> Scenario:
@@ -78,11 +78,11 @@ def scenario(nodes: int, crashed: float, seed: int) -> Scenario:
     )
 
 
-def _reached(reliability: float, survivors: int) -> float:
+def reached(reliability: float, survivors: int) -> float:
     return ((survivors - 1) * reliability + 1) / survivors
 
 
-def _reached_row(crashed: float, shares: Sequence[float], nodes: int) -> Row:
+def reached_row(crashed: float, shares: Sequence[float], nodes: int) -> Row:
     theory = giant(crashed)
     inside = [100 * share for share in shares if share > INSIDE]
     noise = DEVIATIONS * SPREAD[crashed] / sqrt(nodes * max(1, len(inside)))

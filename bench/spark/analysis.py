@@ -1,6 +1,7 @@
 """From trace folders to figures and tables: what `weft analyze`, the demo, the reproductions and the report all show.
 
-    figures(spark, folders)   one entry a run, with the keys of `weft sim --json`: what a reproduction needs
+    figures(spark, folders)   one entry a run, with the keys of `weft sim --json`: what a reproduction needs, and where it
+                              asks for them, those of each message and of the overlay at the end
     analyze(spark, folders)   the same, with all tables and warnings: what a person reads
 
 Bounds: the driver gets aggregates only, at most `SHOWN` rows a table; `parquet` has them all.
@@ -14,7 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from bench.spark.figures import run_figures, warnings
+from bench.spark import overlay
+from bench.spark.figures import message_figures, run_figures, warnings
 from bench.spark.gather import Facts, figure_groups, gathered, groups
 from bench.spark.tables import TABLES, Table
 from bench.spark.traces import load_traces
@@ -28,10 +30,25 @@ Progress: TypeAlias = Callable[[float, str], None]
 SHOWN = 10_000
 
 
-def figures(spark: SparkSession, directories: Sequence[Path]) -> list[dict[str, Any]]:
-    """The figures of each run, in the order of the folders."""
+def figures(
+    spark: SparkSession, directories: Sequence[Path], *, messages: bool = False, graph: bool = False
+) -> list[dict[str, Any]]:
+    """The figures of each run, in the order of the folders.
+
+    With `messages` an entry has `per_message`, in order of publication; with `graph` it has `overlay`, of the last instant.
+    """
     with _told(), gathered(load_traces(spark, directories)) as known:
-        return run_figures(known, figure_groups(known))
+        found = run_figures(known, figure_groups(known))
+        by_number = {entry["run"]: entry for entry in found}
+        if messages:
+            for entry in found:
+                entry["per_message"] = []
+            for row in message_figures(known, SHOWN * len(found)):
+                by_number[row.pop("run")]["per_message"].append(row)
+        if graph:
+            for frame_row in overlay.quality(known.quiet, count=1).collect():
+                by_number[frame_row.run]["overlay"] = frame_row.asDict()
+        return found
 
 
 def analyze(

@@ -77,13 +77,18 @@ def share_in_time() -> Column:
     return _ratio("in_time", "expected")
 
 
+def redundancy_of_one() -> Column:
+    """RMR of one message; null where nobody else received it."""
+    return _ratio("copies", "receptions") - 1
+
+
 def _reliability() -> list[Column]:
     share = share_in_time()
     return [F.mean(share).alias("reliability"), F.min(share).alias("reliability_min"), *interval("reliability", share)]
 
 
 def _redundancy() -> list[Column]:
-    rmr, payload = _ratio("copies", "receptions") - 1, _ratio("copies", "deliveries")
+    rmr, payload = redundancy_of_one(), _ratio("copies", "deliveries")
     means = [F.mean(rmr).alias("rmr"), F.mean(payload).alias("payload_per_delivery")]
     return [*means, *interval("rmr", rmr), *interval("payload_per_delivery", payload)]
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from bench.spark import load
+from bench.spark import delivery, load
 from bench.spark.gather import DELIVERY, RECEPTION, Facts, Groups
 from bench.spark.traces import Run
+from peer.errors import WeftError
 from peer.machine import SECOND
 from peer.trace import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
 
@@ -52,6 +53,20 @@ def run_figures(known: Facts, groups: Groups) -> list[dict[str, Any]]:
         key = "latency_ms" if row.what == DELIVERY else "reception_ms"
         found[row.run][key] = {name: row[name] / 1_000 for name in TIMES}
     return [_entry(run, found[run.number]) for run in known.traces.about]
+
+
+def message_figures(known: Facts, most: int) -> list[dict[str, Any]]:
+    """One entry a message, by run and time of publication: run, t, publisher, reliability, rmr, ldh, deliveries."""
+    chosen = known.per_message.select(
+        *("run", "t", "publisher", "deliveries"),
+        delivery.share_in_time().alias("reliability"),
+        delivery.redundancy_of_one().alias("rmr"),
+        F.col("last_hop").alias("ldh"),
+    )
+    rows = chosen.orderBy("run", "t", "publisher").limit(most + 1).collect()
+    if len(rows) > most:
+        raise WeftError(f"more than {most:,} messages; their figures are not shown one by one")
+    return [row.asDict() for row in rows]
 
 
 def _entry(run: Run, found: Mapping[str, Any]) -> dict[str, Any]:

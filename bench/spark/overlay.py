@@ -33,7 +33,7 @@ PLAIN, ROUNDS = 16, 200
 SHORTCUTS = 128  # ways of two shortcuts that a doubling may look at, a node on average
 WEDGES = 2_000_000  # about two seconds a graph
 FIGURES = (
-    *("nodes", "edges", "degree_mean", "degree_min", "degree_max", "symmetry", "clustering", "path_mean", "path_max"),
+    *("nodes", "edges", "degree_mean", "degree_min", "degree_max", "degree_full", "symmetry", "clustering", "path_mean", "path_max"),
     *("components", "largest_share"),
 )
 
@@ -97,12 +97,18 @@ def links(members: DataFrame, edges: DataFrame) -> DataFrame:
 
 
 def degrees(nodes: DataFrame, edges: DataFrame) -> DataFrame:
-    """run, moment, nodes, edges, degree_mean, degree_min, degree_max: the size of a live node's view, dead peers counted."""
+    """run, moment, nodes, edges, degree_mean, degree_min, degree_max: the size of a live node's view, dead peers counted.
+
+    degree_full is the share of the nodes whose view is as large as the largest."""
     entries = nodes.select(*GRAPH, "node", F.lit(0).alias("entry")).union(edges.select(*GRAPH, "node", F.lit(1)))
-    sizes = entries.groupBy(*GRAPH, "node").agg(F.sum("entry").alias("size")).groupBy(*GRAPH)
-    count, total = F.count("*").alias("nodes"), F.sum("size").alias("edges")
-    mean, low, high = F.avg("size"), F.min("size"), F.max("size")
-    return sizes.agg(count, total, mean.alias("degree_mean"), low.alias("degree_min"), high.alias("degree_max"))
+    sizes = entries.groupBy(*GRAPH, "node").agg(F.sum("entry").alias("size"))
+    counts = sizes.groupBy(*GRAPH, "size").agg(F.count("*").alias("alike")).groupBy(*GRAPH)
+    count, total = F.sum("alike"), F.sum(F.col("alike") * F.col("size"))
+    full = F.max_by("alike", "size") / count
+    return counts.agg(
+        *(count.alias("nodes"), total.alias("edges"), (total / count).alias("degree_mean")),
+        *(F.min("size").alias("degree_min"), F.max("size").alias("degree_max"), full.alias("degree_full")),
+    )
 
 
 def symmetry(edges: DataFrame) -> DataFrame:

@@ -42,7 +42,9 @@ class World:
         self.before_run: Callable[[Scenario], None] = lambda scenario: None
         self.before_analysis: Callable[[], None] = lambda: None
 
-    def simulate(self, scenario: Scenario, *, trace: Path, counters: bool, progress: Callable[..., None] | None) -> None:
+    def simulate(
+        self, scenario: Scenario, *, trace: Path, counters: bool, hashed: bool, progress: Callable[..., None] | None
+    ) -> None:
         assert counters is False
         trace.mkdir()
         self.most = max(self.most, len(self.traces()))
@@ -105,7 +107,19 @@ def test_the_interval_of_a_row_is_not_judged() -> None:
 
 def test_a_row_as_json_has_all_that_it_was_judged_by() -> None:
     row = Row("x", 1.0, 2.0, 1.5, 2.5, 0.1)
-    assert row.to_dict() == {"name": "x", "paper": 1.0, "ours": 2.0, "low": 1.5, "high": 2.5, "tolerance": 0.1, "ok": False}
+    told = {"name": "x", "paper": 1.0, "ours": 2.0, "low": 1.5, "high": 2.5, "tolerance": 0.1}
+    assert row.to_dict() == {**told, "judged": "near", "ok": False}
+
+
+@pytest.mark.parametrize(
+    ("judged", "verdicts"), [("near", [False, True, False]), ("least", [False, True, True]), ("most", [True, True, False])]
+)
+def test_a_row_may_be_judged_on_one_side(judged: Any, verdicts: list[bool]) -> None:
+    assert [Row("x", 10.0, ours, None, None, 1.0, judged).ok for ours in (8.0, 9.5, 12.0)] == verdicts
+
+
+def test_a_row_that_is_only_shown_has_no_verdict() -> None:
+    assert Row("x", 10.0, 99.0, None, None, 1.0, "no").ok is None
 
 
 def test_the_interval_is_student_s_around_the_mean_of_the_runs() -> None:
@@ -275,7 +289,7 @@ def test_every_figure_is_listed_with_a_title_and_a_source_and_has_a_module(world
         module = __import__(entry.module, fromlist=["FIGURE"])
         assert isinstance(module.FIGURE, Figure)
         assert {*module.FIGURE.kinds} <= {*KINDS}
-        assert module.FIGURE.runs >= module.FIGURE.quick_runs > 1
+        assert module.FIGURE.runs >= module.FIGURE.quick_runs >= 1
         assert entry.title
         assert entry.source
 

@@ -813,7 +813,7 @@ def test_every_message_survives_its_codec() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"active_size": 0}, {"passive_size": 0}, {"arwl": 2}, {"ka": 60}, {"patience": 0}, {"last_retry": 1}, {"kp": -1}]
 )
-def test_a_config_that_makes_no_sense_is_refused(wrong: dict[str, int]) -> None:
+def test_a_config_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="hyparview"):
         HyParViewConfig(**wrong)
 

@@ -22,8 +22,8 @@ from peer.errors import UsageError
 
 SCHEMA = "run int, t long, node long, kind string, peer long"
 COLUMNS = (
-    *("run", "time_s", "nodes", "edges", "degree_mean", "degree_min", "degree_max", "symmetry", "clustering"),
-    *("path_mean", "path_max", "components", "largest_share"),
+    *("run", "time_s", "nodes", "edges", "degree_mean", "degree_min", "degree_max", "degree_full"),
+    *("symmetry", "clustering", "path_mean", "path_max", "components", "largest_share"),
 )
 COUNT = 4
 EVERY = 40  # sources, where no drawn run has more nodes
@@ -301,6 +301,7 @@ def expected(state: State) -> dict[str, Any]:
         "degree_mean": mean(sizes),
         "degree_min": min(sizes, default=None),
         "degree_max": max(sizes, default=None),
+        "degree_full": mean(size == max(sizes) for size in sizes),
         "symmetry": mean(node in state.views.get(peer, ()) for node, peer in entries),
         "clustering": mean(local(graph, node) for node in graph),
         "path_mean": mean(paths),
@@ -381,6 +382,7 @@ def test_more_islands_than_sources(last: Callable[[str], dict[str, Any]]) -> Non
 def test_in_a_star_nobody_is_further_than_two(last: Callable[[str], dict[str, Any]]) -> None:
     row = last("star")
     assert (row["degree_min"], row["degree_max"], row["clustering"], row["path_max"], row["components"]) == (1, 39, 0.0, 2, 1)
+    assert row["degree_full"] == 1 / 40
     assert row["path_mean"] == pytest.approx((2 * 39 + 2 * 39 * 38) / (40 * 39))
 
 

@@ -1,0 +1,67 @@
+"""hyparview.healing: how many cycles it takes after a mass crash until messages reach all survivors again.
+
+DSN 2007, section 5. One message is published before the crash, and one at the end of each cycle after it; the first of these
+that reaches as large a share as the one before the crash ends the healing. The paper's values are read off its figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from bench.papers.figure import Figure, Lab, Measures, Row, measured
+from bench.papers.hyparview_setting import CYCLE, NODES, warmed
+from bench.scenario import Scenario, Workload
+from peer.faults import MassCrash
+from peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+QUICK_NODES = 500
+CYCLES = 10
+AFTER = 6  # cycles; who has not healed by then is shown as one more
+PAPER = {0.1: 1, 0.3: 1, 0.5: 1, 0.6: 2, 0.7: 2, 0.8: 2, 0.9: 4}
+QUICK = (0.5, 0.8, 0.9)
+MORE = 1.0  # cycle than in the paper
+
+
+def rows(lab: Lab) -> list[Row]:
+    nodes, crashes = (QUICK_NODES, QUICK) if lab.quick else (NODES, tuple(PAPER))
+    asked = [(crashed, seed) for crashed in crashes for seed in lab.seeds]
+    found = lab.measure([scenario(nodes, crashed, seed) for crashed, seed in asked])
+    cycles: dict[float, list[float]] = {crashed: [] for crashed in crashes}
+    for (crashed, _), measures in zip(asked, found, strict=True):
+        cycles[crashed].append(healed(measures))
+    return [
+        measured(f"cycles to heal, {crashed:.0%} crashed", PAPER[crashed], cycles[crashed], MORE, "most") for crashed in crashes
+    ]
+
+
+def scenario(nodes: int, crashed: float, seed: int) -> Scenario:
+    """The crash comes when the first message and its window are over."""
+    base = warmed(nodes, seed, CYCLES)
+    crash = MassCrash(at=base.warmup + 2 * base.window, share=crashed)
+    return replace(base, workload=Workload(messages=AFTER + 1, rate=1 / CYCLE), faults=(crash,))
+
+
+def healed(measures: Measures) -> int:
+    before, *after = (message["reliability"] or 0.0 for message in measures["per_message"])
+    return next((cycle for cycle, reached in enumerate(after, 1) if reached >= before), AFTER + 1)
+
+
+def draw(axes: Axes, rows: Sequence[Row]) -> None:
+    from bench.papers import picture
+
+    crashes = list(PAPER) if len(rows) == len(PAPER) else list(QUICK)
+    picture.paper(axes, [100 * crashed for crashed in PAPER], list(PAPER.values()), "HyParView")
+    picture.ours(axes, [100 * crashed for crashed in crashes], rows)
+    axes.set_xlabel("nodes crashed at once (%)")
+    axes.set_ylabel("cycles until a message reaches all survivors")
+
+
+FIGURE = Figure(
+    kinds=(PUBLISH, DELIVER, JOINED, LEAVE, NODE_DOWN), runs=1, quick_runs=1, rows=rows, draw=draw, wants=("messages",)
+)

@@ -1,0 +1,82 @@
+"""plumtree.churn: 50 of 10,000 nodes crash in each of 100 cycles, and one message is published in each.
+
+SRDS 2007, the evaluation: every message reaches all that are up, at a mean RMR of 0.06, and of 0.025 with the optimisation.
+The crash and the message of a cycle are of one moment, and the crash is noticed only when the message is over: grafts alone
+must reach those below a dead node. Senders are many, so the threshold is 7, the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from bench.papers.figure import Figure, Lab, Row, measured, number
+from bench.papers.hyparview_setting import CYCLE, NODES, NOTICED, warmed
+from bench.papers.plumtree_crash import LATE
+from bench.scenario import Network, Scenario, Workload
+from peer.faults import Crash
+from peer.latency import Constant
+from peer.sim import stream
+from peer.trace import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+QUICK_NODES = 1_000
+CYCLES = 10
+BEFORE = 5  # messages, which build the tree
+CHURNED, QUICK_CHURNED = 100, 30  # cycles
+SHARE = 0.005  # of all nodes, a cycle
+RMR, MORE = 0.025, 0.05
+
+
+def rows(lab: Lab) -> list[Row]:
+    nodes, cycles = (QUICK_NODES, QUICK_CHURNED) if lab.quick else (NODES, CHURNED)
+    found = lab.measure([scenario(nodes, cycles, seed) for seed in lab.seeds])
+    churned = [measures["per_message"][BEFORE:] for measures in found]
+    shares = [[100 * number(message, "reliability") for message in messages] for messages in churned]
+    costs = [fmean(number(message, "rmr") for message in messages) for messages in churned]
+    return [
+        measured("survivors reached, least of all messages (%)", 100.0, [min(run) for run in shares], 0.0),
+        measured("survivors reached, mean (%)", 100.0, [fmean(run) for run in shares], 0.0),
+        measured("RMR, mean", RMR, costs, MORE, "most"),
+    ]
+
+
+def scenario(nodes: int, cycles: int, seed: int) -> Scenario:
+    base = warmed(nodes, seed, CYCLES, "hyparview/plumtree")
+    each = round(SHARE * nodes)
+    doomed = stream(seed, "churn").sample(range(nodes), each * cycles)
+    first = base.warmup + BEFORE * CYCLE
+    crashes = tuple(
+        Crash(at=first + cycle * CYCLE, nodes=tuple(sorted(doomed[cycle * each : (cycle + 1) * each]))) for cycle in range(cycles)
+    )
+    return replace(
+        base,
+        latency=Constant(ms=50.0),
+        network=Network(detection=LATE, dial_timeout=NOTICED),
+        workload=Workload(messages=BEFORE + cycles, rate=1 / CYCLE),
+        faults=crashes,
+    )
+
+
+def draw(axes: Axes, rows: Sequence[Row]) -> None:
+    from bench.papers import picture
+
+    picture.paper(axes, range(2), [row.paper for row in rows[:2]], "Plumtree")
+    picture.ours(axes, range(2), rows[:2])
+    axes.set_xticks(range(2), ["least of all messages", "mean"])
+    axes.set_ylabel("survivors reached (%)")
+
+
+FIGURE = Figure(
+    kinds=(PUBLISH, SEND, DROP, RECEIVE, DELIVER, JOINED, LEAVE, NODE_DOWN),
+    runs=1,
+    quick_runs=1,
+    rows=rows,
+    draw=draw,
+    wants=("messages",),
+)

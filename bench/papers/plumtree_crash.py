@@ -1,0 +1,83 @@
+"""plumtree.crash: what messages cost after a mass crash, while the overlay and then the tree mend.
+
+SRDS 2007, the evaluation: one message a cycle from one sender. The first after the crash, of cycle 0, finds what is left of
+the tree and grafts the rest of what is connected; nobody has made new links yet, so here a crash is noticed only when this
+message is over. Then HyParView fills its views: the new links are all eager, and the message of cycle 1 floods them. Later
+ones prune the rest.
+
+The paper's values are read off its figure; where its curves differ, their middle stands here. The tolerance is 20 % of the
+value, and 0.06 at least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from bench.papers.figure import Figure, Lab, Measures, Row, measured, number
+from bench.papers.hyparview_setting import CYCLE, NODES, NOTICED, warmed
+from bench.scenario import Network, Scenario, Workload
+from peer.faults import MassCrash
+from peer.latency import Constant
+from peer.trace import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+QUICK_NODES = 1_000
+CYCLES = 10
+BEFORE = 5  # messages, which build the tree
+LATE = 60.0  # seconds until a crash is noticed; the first message and all its grafts take less
+PAPER = {0.4: (0.20, 1.88, 0.05, 0.01, 0.005), 0.6: (0.045, 2.4, 0.12, 0.02, 0.01), 0.8: (0.0, 1.975, 0.36, 0.04, 0.02)}
+NEAR, LEAST = 0.2, 0.06
+
+
+def rows(lab: Lab) -> list[Row]:
+    nodes = QUICK_NODES if lab.quick else NODES
+    asked = [(crashed, seed) for crashed in PAPER for seed in lab.seeds]
+    found = lab.measure([scenario(nodes, crashed, seed) for crashed, seed in asked])
+    by_crash: dict[float, list[Measures]] = {crashed: [] for crashed in PAPER}
+    for (crashed, _), measures in zip(asked, found, strict=True):
+        by_crash[crashed].append(measures)
+    return [
+        _row(crashed, cycle, paper, by_crash[crashed]) for crashed, values in PAPER.items() for cycle, paper in enumerate(values)
+    ]
+
+
+def _row(crashed: float, cycle: int, paper: float, found: Sequence[Measures]) -> Row:
+    values = [number(measures["per_message"][BEFORE + cycle], "rmr") for measures in found]
+    return measured(f"RMR, {crashed:.0%} crashed, cycle {cycle}", paper, values, max(NEAR * paper, LEAST))
+
+
+def scenario(nodes: int, crashed: float, seed: int) -> Scenario:
+    """The crash comes just before the message of the same moment."""
+    base = warmed(nodes, seed, CYCLES, "hyparview/plumtree")
+    return replace(
+        base,
+        latency=Constant(ms=50.0),
+        network=Network(detection=LATE, dial_timeout=NOTICED),
+        workload=Workload(messages=BEFORE + len(PAPER[crashed]), rate=1 / CYCLE, publishers=1),
+        faults=(MassCrash(at=base.warmup + BEFORE * CYCLE, share=crashed),),
+    )
+
+
+def draw(axes: Axes, rows: Sequence[Row]) -> None:
+    from bench.papers import picture
+
+    for place, (crashed, values) in enumerate(PAPER.items()):
+        picture.paper(axes, range(len(values)), values, f"{crashed:.0%} crashed")
+        picture.ours(axes, range(len(values)), rows[place * len(values) : (place + 1) * len(values)])
+    axes.set_xlabel("cycles after the crash")
+    axes.set_ylabel("RMR")
+
+
+FIGURE = Figure(
+    kinds=(PUBLISH, SEND, DROP, RECEIVE, DELIVER, JOINED, LEAVE, NODE_DOWN),
+    runs=1,
+    quick_runs=1,
+    rows=rows,
+    draw=draw,
+    wants=("messages",),
+)
