@@ -251,6 +251,28 @@ def _add_bench(commands: Commands) -> None:
     load.add_argument("--links", type=int, default=1_000, metavar="N", help="default: 1000")
     load.add_argument("--seconds", type=float, default=60.0, metavar="S", help="how long they send; default: 60")
     load.add_argument("--every", type=float, default=5.0, metavar="S", help="seconds between two messages of a link; default: 5")
+    live = _add(kinds, "live", "CPU time of a delivery among live nodes in one process, beside py-libp2p's GossipSub", bench_live)
+    live.add_argument("--quick", action="store_true", help="fewer nodes and messages, to see that it works")
+    live.add_argument("--nodes", type=int, metavar="N", help="default: 20")
+    live.add_argument("--messages", type=int, metavar="N", help="of a burst; py-libp2p takes a tenth; default: 500")
+    live.add_argument("--size", type=int, action="append", metavar="BYTES", help="may be given again; default: 100 and 1024")
+    live.add_argument("--rate", type=float, metavar="N", help="messages a second, for the latencies; default: 2")
+    live.add_argument("--seconds", type=float, metavar="S", help="how long at that rate; default: 10")
+    live.add_argument("--repetitions", type=int, metavar="N", help="default: 3")
+    live.add_argument("--no-rivals", action="store_true", help="leave out py-libp2p, which is installed on first use")
+    live.add_argument("--profile", action="store_true", help="instead, say which part of weft takes how much of the CPU time")
+    swarm = _add(kinds, "swarm", "live peers of which some are killed while they talk, beside the simulator", bench_swarm)
+    swarm.add_argument("--quick", action="store_true", help="20 peers for 10 seconds, and no highest rate: below a minute")
+    swarm.add_argument("--peers", type=int, metavar="N", help="at the start; default: 50")
+    swarm.add_argument("--senders", type=int, metavar="N", help="default: 10")
+    swarm.add_argument("--rate", type=float, metavar="X", help="messages a second of each sender; default: 4")
+    swarm.add_argument("--seconds", type=float, metavar="S", help="how long they send; default: 60")
+    swarm.add_argument("--size", type=int, metavar="BYTES", help="of a message; default: 256")
+    swarm.add_argument("--killed", type=int, metavar="N", help="peers killed meanwhile, drawn among all; default: 10")
+    swarm.add_argument("--joining", type=int, metavar="N", help="peers that join meanwhile; default: 10")
+    swarm.add_argument("--processes", type=int, metavar="N", help="beside those that are to be killed; default: 5")
+    swarm.add_argument("--step", type=float, metavar="S", help="seconds a rate, to find the highest; 0 finds none; default: 5")
+    swarm.add_argument("--seed", type=int, metavar="N", help="who sends, who is killed, who joins, and when; default: 1")
 
 
 def _add_live(commands: Commands) -> None:
@@ -405,12 +427,54 @@ def bench_link(args: argparse.Namespace) -> None:
         print_rows(link.ratio_rows(result))
 
 
+def bench_live(args: argparse.Namespace) -> None:
+    from dataclasses import replace
+
+    from bench import live
+
+    asked = {name: getattr(args, name) for name in ("nodes", "messages", "rate", "seconds", "repetitions")}
+    asked |= {"sizes": tuple(args.size) if args.size else None, "rivals": False if args.no_rivals else None}
+    given = {name: value for name, value in asked.items() if value is not None}
+    config = replace(live.QUICK if args.quick else live.LiveConfig(), **given)
+    with progress(args.quiet) as tell:
+        result = (live.profile_live if args.profile else live.bench_live)(config, progress=tell)
+    if args.json:
+        print_json(result)
+    elif args.profile:
+        print_rows(live.profile_rows(result))
+    else:
+        print_rows(live.rows(result))
+        print(f"\npy-libp2p: {result['rivals']['py-libp2p']}")
+        if result["ratios"]:
+            print()
+            print_rows(live.ratio_rows(result))
+
+
 def bench_load(args: argparse.Namespace) -> None:
     from bench.load import bench_load as measured
 
     with progress(args.quiet) as tell:
         result = measured(args.links, args.seconds, args.every, progress=tell)
     print_json(result) if args.json else print_figures(result | {"problems": "; ".join(result["problems"]) or "none"})
+
+
+def bench_swarm(args: argparse.Namespace) -> None:
+    from bench import swarm
+
+    config = swarm.configured(args.quick, {name: value for name, value in vars(args).items() if value is not None})
+    with progress(args.quiet) as tell:
+        result = swarm.bench_swarm(config, progress=tell)
+    if args.json:
+        print_json(result)
+    else:
+        print_figures(swarm.shown(result))
+        if steps := swarm.rows(result):
+            print()
+            print_rows(steps)
+    if result["problems"]:
+        raise WeftError("; ".join(result["problems"]))
+    if not args.json:
+        print(swarm.CLAIM)
 
 
 def _events(text: str) -> int:
