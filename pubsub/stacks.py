@@ -15,6 +15,7 @@ from overlays import graphs
 from overlays.hyparview import HyParView, HyParViewConfig
 from overlays.overlay import Overlay
 from overlays.static import Static
+from overlays.xbot import XBot, XBotConfig
 from peer.errors import UsageError
 from peer.machine import Build, Env, Machine, Peer, Rng
 from pubsub.flood import Flood
@@ -162,6 +163,14 @@ def _build_hyparview(env: Env, contacts: Contacts, options: Options, protocols: 
     return HyParView(env, contacts, HyParViewConfig(**options))  # type: ignore[arg-type]
 
 
+def _check_xbot(options: Options, nodes: int) -> None:
+    XBotConfig(**options)  # type: ignore[arg-type]
+
+
+def _build_xbot(env: Env, contacts: Contacts, options: Options, protocols: Sequence[str]) -> Overlay:
+    return XBot(env, contacts, XBotConfig(**options))  # type: ignore[arg-type]
+
+
 def _build_flood(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
     return Flood(env, overlay, app, announce=bool(options["announce"]))
 
@@ -175,6 +184,7 @@ OVERLAYS = {
     "hyparview": OverlayKind(
         asdict(HyParViewConfig()), _check_hyparview, _introduce_hyparview, _admit_hyparview, _build_hyparview
     ),
+    "xbot": OverlayKind(asdict(XBotConfig()), _check_xbot, _introduce_hyparview, _admit_hyparview, _build_xbot),
 }
 
 ROUTERS = {

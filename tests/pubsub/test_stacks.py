@@ -54,6 +54,15 @@ def test_defaults_stand_where_nothing_is_given() -> None:
     assert stacks.find("static/flood", {}, {}).overlay_options["degree"] == 5
 
 
+def test_xbot_has_the_options_of_hyparview_and_its_own() -> None:
+    options = stacks.find("xbot/plumtree", {"psl": 3, "active_size": 6}, {}).overlay_options
+    assert (options["psl"], options["active_size"]) == (3, 6)
+    assert stacks.find("hyparview/plumtree", {}, {}).overlay_options.keys() < options.keys()
+    stacks.check("xbot/flood", {"margin": 0}, {}, 10)
+    with pytest.raises(UsageError, match="unbiased is 5; it must be below active_size"):
+        stacks.check("xbot/flood", {"unbiased": 5}, {}, 10)
+
+
 def test_an_unknown_option_is_refused_with_those_there_are() -> None:
     assert refusal("static/flood", {"degre": 5}) == "overlay.degre is no option of static; its options: graph, degree"
     assert refusal("static/flood", router={"fanout": 5}) == "router.fanout is no option of flood; its options: announce"
