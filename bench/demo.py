@@ -1,7 +1,8 @@
 """`weft demo`: the main job, for somebody who has just arrived: simulate, trace, analyse on Spark, and a report to look at.
 
-It floods 1,000 nodes in calm weather and then under loss and crashes. All figures come from Spark, over the traces; the
-traces themselves are deleted when the report is written.
+A flood and Plumtree spread the same messages over HyParView, in calm weather, under loss, and after crashes that the overlay
+and the tree must mend. All figures come from Spark, over the traces; the traces themselves are deleted when the report is
+written.
 """
 
 from __future__ import annotations
@@ -14,25 +15,27 @@ from typing import Any
 
 from bench import report
 from bench.run import run
-from bench.scenario import Scenario, Workload
+from bench.scenario import Network, Scenario, Workload
 from bench.show import Report
 from peer.faults import AnyFault, Loss, MassCrash
 
-NODES = 1_000
-WARMUP = 5.0
-SIMULATED = 0.3  # the share of the work that the simulations are
+NODES = 500
+JOIN_EVERY = 0.01
+WARMUP = 30.0
+CRASH = WARMUP + 2.0  # the tree has been built by then
+SIMULATED = 0.4  # the share of the work that the simulations are
 
+ROUTERS = ("flood", "plumtree")
 WEATHER: dict[str, tuple[AnyFault, ...]] = {
     "calm": (),
-    "10% of copies lost": (Loss(at=WARMUP, p=0.1),),
-    "30% of nodes crash": (MassCrash(at=WARMUP, share=0.3),),
-    "60% of nodes crash": (MassCrash(at=WARMUP, share=0.6),),
-    "10% lost, 30% crash": (Loss(at=WARMUP, p=0.1), MassCrash(at=WARMUP, share=0.3)),
+    "5% of copies lost": (Loss(at=WARMUP, p=0.05),),
+    "30% of nodes crash": (MassCrash(at=CRASH, share=0.3),),
+    "60% of nodes crash": (MassCrash(at=CRASH, share=0.6),),
 }
 
 
 def demo(args: argparse.Namespace, progress: Report | None = None) -> dict[str, Any]:
-    """A row for each kind of weather, what Spark warned of, and where the report is."""
+    """A row for each router and kind of weather, what Spark warned of, and where the report is."""
     from bench.spark.session import check, spark_session
 
     check(args.master, args.memory)
@@ -40,24 +43,33 @@ def demo(args: argparse.Namespace, progress: Report | None = None) -> dict[str, 
 
     report.check(args.report)
     tell = progress or (lambda share, word: None)
+    runs = {f"{router}, {weather}": scenario(router, faults) for weather, faults in WEATHER.items() for router in ROUTERS}
     with TemporaryDirectory(prefix="weft-demo-") as folder:
-        traces = [Path(folder, name) for name in WEATHER]
+        traces = [Path(folder, name) for name in runs]
         for done, trace in enumerate(traces):
-            tell(SIMULATED * done / len(traces), f"static/flood, {NODES} nodes, {trace.name}")
-            run(scenario(WEATHER[trace.name]), trace=trace, counters=False)
+            tell(SIMULATED * done / len(traces), f"{NODES} nodes, {trace.name}")
+            run(runs[trace.name], trace=trace, counters=False)
         tell(SIMULATED, "starting Spark")
         with spark_session(args.master, memory=args.memory, short=True) as spark:
             analysis = analyze(spark, traces, progress=lambda share, word: tell(SIMULATED + (1 - SIMULATED) * share, word))
-    report.write(analysis, args.report, title=f"A flood through {NODES:,} nodes, in five kinds of weather")
+    report.write(analysis, args.report, title=f"Flood and Plumtree among {NODES:,} nodes, in {len(WEATHER)} kinds of weather")
     rows = [_row(figures) for figures in analysis["runs"]]
     return {"rows": rows, "warnings": analysis["warnings"], "report": str(args.report.resolve())}
 
 
-def scenario(faults: tuple[AnyFault, ...]) -> Scenario:
-    return Scenario(nodes=NODES, warmup=WARMUP, overlay={"degree": 5}, workload=Workload(messages=30, rate=10.0), faults=faults)
+def scenario(router: str, faults: tuple[AnyFault, ...]) -> Scenario:
+    return Scenario(
+        stack=f"hyparview/{router}",
+        nodes=NODES,
+        join_every=JOIN_EVERY,
+        warmup=WARMUP,
+        network=Network(detection=1.0, dial_timeout=1.0),
+        workload=Workload(messages=40, rate=5.0),
+        faults=faults,
+    )
 
 
 def _row(figures: Mapping[str, Any]) -> dict[str, Any]:
     kept = ("deliveries", "reliability", "rmr", "ldh_mean")
     latency = figures["latency_ms"]
-    return {"weather": figures["name"], **{key: figures[key] for key in kept}, "p50_ms": latency["p50"], "p99_ms": latency["p99"]}
+    return {"run": figures["name"], **{key: figures[key] for key in kept}, "p50_ms": latency["p50"], "p99_ms": latency["p99"]}

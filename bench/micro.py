@@ -2,7 +2,7 @@
 
 Machines are shared and noisy, so every figure is CPU time, each case runs in a process of its own, the case and the
 yardstick take turns, and the medians and their ratio are what counts. The yardstick is a heap of (time, number, node)
-tuples as long as the case's events in flight, a handler that counts, a draw and a push an event: the least that any
+tuples as long as a flood's events in flight, a handler that counts, a draw and a push an event: the least that any
 simulator with a heap must do. Garbage collection is off in both.
 """
 
@@ -27,29 +27,36 @@ from bench.counters import Counters
 from bench.workload import Listener, router_of
 from peer.errors import UsageError, WeftError
 from peer.latency import Uniform
-from peer.machine import MS, SECOND
+from peer.machine import MS, SECOND, Build
 from peer.sim import Simulator
 from peer.trace import Tracer
 from pubsub import stacks
 
-ROUNDS = 5
 IN_FLIGHT = 100_000
 HEAP_EVENTS = 1_000_000
+JOIN_EVERY = 10 * MS
 
 
 @dataclass(frozen=True)
 class Case:
-    """`watch` is who looks on: nobody, the counters, or a tracer of a level that writes files."""
+    """`watch` is who looks on: nobody, the counters, or a tracer of a level that writes files.
 
+    Nodes of an overlay that makes itself join one after the other, each `JOIN_EVERY`; that is not part of the measured time.
+    """
+
+    stack: str = "static/flood"
     nodes: int = 10_000
     draw: Literal["copy", "send"] = "copy"
     watch: Literal["nobody", "counters", "default", "full"] = "nobody"
     messages: int = 50
+    rounds: int = 5
 
 
 CASES = {
     "flood-10000": Case(),
     "flood-10000-send": Case(draw="send"),
+    "plumtree-10000": Case(stack="hyparview/plumtree", rounds=1),
+    "plumtree-1000": Case(stack="hyparview/plumtree", nodes=1_000, messages=500, rounds=3),
     "flood-1000": Case(nodes=1_000, messages=500),
     "flood-1000-send": Case(nodes=1_000, messages=500, draw="send"),
     "flood-1000-counters": Case(nodes=1_000, messages=100, watch="counters"),
@@ -81,12 +88,13 @@ def _in_a_process(name: str, quick: bool) -> dict[str, Any]:
 
 def measure(name: str, quick: bool) -> dict[str, Any]:
     """The case and the yardstick take turns; memory is read before the yardstick first runs, since it has a queue of its own."""
-    case, rounds = CASES[name], 1 if quick else ROUNDS
+    case = CASES[name]
+    rounds = 1 if quick else case.rounds
     messages = max(1, case.messages // 5) if quick else case.messages
     empty = _rss_mb()
     ours, bare, events, rss = [], [], 0, 0.0
     for _ in range(rounds):
-        events, rate = flood(case, messages)
+        events, rate = spread(case, messages)
         ours.append(rate)
         rss = rss or _rss_mb() - empty
         gc.collect()
@@ -101,23 +109,36 @@ def measure(name: str, quick: bool) -> dict[str, Any]:
     }
 
 
-def flood(case: Case, messages: int) -> tuple[int, float]:
-    """Events, and events a CPU second, of a flood with one publish each 50 virtual ms; the links are up before."""
+def spread(case: Case, messages: int) -> tuple[int, float]:
+    """Events, and events a CPU second, of messages that are published each 50 virtual ms; the links are up before."""
     with tempfile.TemporaryDirectory(prefix="weft-micro-") as folder:
         tracer = _tracer(case, Path(folder) / "trace")
         sim = Simulator(1, Uniform(low=10.0, high=100.0, draw=case.draw), tracer)
-        stack, app = stacks.find("static/flood", {"degree": 8}, {}), Listener()
-        for contacts in stack.introduce(case.nodes, sim.stream("overlay")):
-            sim.add(stack.node(contacts, app), lambda node: router_of(node).join("t"))
-        sim.run(SECOND)
+        ready = _bring_up(sim, case)
         for number in range(messages):
-            sim.at(SECOND + number * 50 * MS, _publish, sim, number * 7919 % case.nodes)
+            sim.at(ready + number * 50 * MS, _publish, sim, number * 7919 % case.nodes)
         before, began = sim.events, time.process_time()
-        sim.run(SECOND + messages * 50 * MS + 10 * SECOND)
+        sim.run(ready + messages * 50 * MS + 10 * SECOND)
         spent = time.process_time() - began
         if tracer is not None:
             tracer.close()
     return sim.events - before, (sim.events - before) / spent
+
+
+def _bring_up(sim: Simulator, case: Case) -> int:
+    """When all have joined."""
+    fixed = case.stack.startswith("static")
+    stack, app = stacks.find(case.stack, {"degree": 8} if fixed else {}, {}), Listener()
+    for number, contacts in enumerate(stack.introduce(case.nodes, sim.stream("overlay"), at_once=fixed)):
+        build = stack.node(contacts, app)
+        sim.at(0 if fixed else number * JOIN_EVERY, _join, sim, build)
+    ready = sim.now + SECOND if fixed else case.nodes * JOIN_EVERY + 10 * SECOND
+    sim.run(ready)
+    return ready
+
+
+def _join(sim: Simulator, build: Build) -> None:
+    sim.add(build, lambda node: router_of(node).join("t"))
 
 
 def bare_heap(events: int, nodes: int) -> float:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from peer import faults
 from peer.calendar import SHIFT, Calendar
-from peer.machine import MS, SECOND, Handlers, Lane, Machine, Message, admit
+from peer.machine import MS, SECOND, Handlers, Lane, Machine, Message, Peer, admit
 from peer.sim_faults import Faults, Trouble
 
 if TYPE_CHECKING:
@@ -50,12 +50,14 @@ class Fan:
     links: that is worth a third of the time of a simulation with a draw a send.
     """
 
-    __slots__ = ("changes", "halves", "handlers", "machines", "node")
+    __slots__ = ("changes", "halves", "handlers", "machines", "node", "peers", "strangers")
 
-    def __init__(self, node: SimNode, halves: tuple[Half, ...], port: int) -> None:
+    def __init__(self, node: SimNode, peers: tuple[Peer, ...], port: int) -> None:
         self.node = node
+        self.peers = peers
         self.changes = node.changes
-        self.halves = halves
+        self.halves = halves = tuple(node.links[peer] for peer in peers if peer in node.links)
+        self.strangers = tuple(peer for peer in peers if peer not in node.links)
         self.machines = tuple(half.ears[port] for half in halves)
         tables = {id(machine.handlers): machine.handlers for machine in self.machines}
         self.handlers: Handlers = next(iter(tables.values())) if len(tables) == 1 else {}

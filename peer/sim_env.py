@@ -47,7 +47,7 @@ class SimEnv:
     """One machine's view of the simulated world (`peer.machine.Env`)."""
 
     __slots__ = (
-        "_codec", "_fan", "_peers", "_strangers", "me", "node", "port", "requests", "sim", "trace", "tracing",
+        "_codec", "_fan", "_other_fan", "me", "node", "port", "requests", "sim", "trace", "tracing",
     )  # fmt: skip
 
     def __init__(self, sim: Simulator, node: SimNode, port: int) -> None:
@@ -59,9 +59,8 @@ class SimEnv:
         self.trace = self._trace if self.tracing else _no_trace
         self.requests: dict[int, Request] | None = None
         self._codec: Codec | None = None
-        self._peers: tuple[Peer, ...] | None = None
         self._fan: Fan | None = None
-        self._strangers: tuple[Peer, ...] = ()
+        self._other_fan: Fan | None = None
 
     @property
     def rng(self) -> Random:
@@ -105,10 +104,10 @@ class SimEnv:
         if sim.traces_sends:
             self._trace_send(peers, msg, but)
         fan = self._fan
-        if peers is not self._peers or fan is None or node.changes != fan.changes:
+        if fan is None or peers is not fan.peers or node.changes != fan.changes:
             fan = self._fan_to(peers)
-        if self._strangers:
-            self._send_strangers(msg, but)
+        if fan.strangers:
+            self._send_strangers(fan, msg, but)
         half = node.links.get(but) if but is not None else None
         skip = half.ears[self.port] if half is not None else None
         if not sim.codec:
@@ -118,15 +117,21 @@ class SimEnv:
                 sim.network.post_all(node, fan, self.port, parcel, skip)
 
     def _fan_to(self, peers: tuple[Peer, ...]) -> Fan:
-        """Which links lead to these peers: kept for the next call, until a link of this node comes or goes."""
-        links = self.node.links
-        self._peers = peers
-        self._strangers = tuple(peer for peer in peers if peer not in links)
-        self._fan = Fan(self.node, tuple(links[peer] for peer in peers if peer in links), self.port)
+        """Which links lead to these peers: kept for the next calls, until a link of this node comes or goes.
+
+        Two are kept, since a router may have two sorts of neighbours and send to each in turn.
+        """
+        fan, other = self._fan, self._other_fan
+        if fan is not None and peers is not fan.peers:
+            self._other_fan = fan
+            if other is not None and peers is other.peers and self.node.changes == other.changes:
+                self._fan = other
+                return other
+        self._fan = Fan(self.node, peers, self.port)
         return self._fan
 
-    def _send_strangers(self, msg: Message, but: Peer | None) -> None:
-        for peer in self._strangers:
+    def _send_strangers(self, fan: Fan, msg: Message, but: Peer | None) -> None:
+        for peer in fan.strangers:
             if peer != but:
                 self.sim.links.wait_for_dial(self.node, peer, self.port, msg)
 

@@ -162,10 +162,10 @@ class Tracer:
         dependencies: tuple[MessageId, ...] = (),
     ) -> None:
         """One event; `size` is the length of one encoded message, `hops` None where the wire does not carry them."""
-        if self._heeded is not None and kind not in self._heeded:
-            return
         if kind in _CARRIES_HOPS:
             hops = self._hops.fill(kind, node, msg, peer, hops)
+        if self._heeded is not None and kind not in self._heeded:
+            return
         if self._observe is not None:
             self._observe(t, node, kind, topic, msg, peer, hops, copies, size, lane, reason, dependencies)
         if self._recording:

@@ -553,3 +553,19 @@ def test_a_temporary_file_is_not_read(tmp_path: Path) -> None:
     tracer.close()
     (tmp_path / ".rows-00001.parquet.tmp").write_bytes(b"half")
     assert read_rows(tmp_path).num_rows == 1
+
+
+def test_without_a_hash_the_files_are_the_same_and_other_kinds_are_not_kept(tmp_path: Path) -> None:
+    rows = []
+    for hashed in (True, False):
+        folder = tmp_path / str(hashed)
+        tracer = Tracer(folder, kinds=(DELIVER,), hashed=hashed)
+        assert tracer.sends is hashed
+        tracer.emit(1, 0, PUBLISH, "t", MessageId(0, 0, 1))
+        tracer.emit(2, 1, RECEIVE, "t", MessageId(0, 0, 1), 0)
+        tracer.emit(2, 1, DELIVER, "t", MessageId(0, 0, 1), 0)
+        assert (tracer.hash is not None) is hashed
+        tracer.close()
+        rows.append(pq.read_table(next(folder.glob("rows-*.parquet"))).to_pylist())
+    assert rows[0] == rows[1]
+    assert [row["hops"] for row in rows[0]] == [1], "the hops are those of a reception that is not kept"
