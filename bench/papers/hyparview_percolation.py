@@ -25,7 +25,7 @@ from peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-QUICK_NODES = 1_000
+QUICK_NODES = 500
 CYCLES = 10
 MESSAGES = 20
 MICROSECOND = 1e-6

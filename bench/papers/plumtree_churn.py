@@ -25,7 +25,7 @@ from peer.trace import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-QUICK_NODES = 1_000
+QUICK_NODES = 500
 CYCLES = 10
 BEFORE = 5  # messages, which build the tree
 CHURNED, QUICK_CHURNED = 100, 30  # cycles

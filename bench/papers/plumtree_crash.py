@@ -26,7 +26,7 @@ from peer.trace import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-QUICK_NODES = 1_000
+QUICK_NODES = 500
 CYCLES = 10
 BEFORE = 5  # messages, which build the tree
 LATE = 60.0  # seconds until a crash is noticed; the first message and all its grafts take less

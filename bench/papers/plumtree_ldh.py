@@ -45,10 +45,10 @@ CASES = (
     Case("many senders, optimised", "hyparview/plumtree", 1.0, 7, 17.0, True),
     Case("many senders", "hyparview/plumtree", 1.0, 0, 59.0, False),
 )
-QUICK_NODES = 1_000
+QUICK_NODES = 500
 MESSAGES, LAST = 40, 15  # the settled ones
 NEAR = 0.15
-SHALLOWER = 0.8  # a tree of a tenth of the nodes: the depth of a random 5-regular graph falls by log 10 / log 4 from 8.65
+SHALLOWER = 0.75  # with a twentieth of the nodes the depth of a random 5-regular graph falls by log 20 / log 4, from 8.65
 
 
 def rows(lab: Lab) -> list[Row]:
