@@ -11,15 +11,18 @@ so the tree mends itself; a second copy makes a link lazy, so it has no cycles. 
 - Optimisation: a payload that took `threshold` hops more than an earlier announcement says changes to that announcer's link.
 
 Beyond the paper: that undoing; while messages of many sources overlap, only some of them shape the tree (`settle`), or it
-would never come to rest; an announcer is asked again (`graft_tries`), since a GRAFT may be lost; a neighbour that comes up
-hears of all that is held (SUMMARY), which mends partitions; announcements are batched under load; and, as an option, each
-source has a tree of its own. A peer that is no neighbour is answered by the same rules, but is never eager or lazy.
+would never come to rest; an announcer is asked again (`graft_tries`), since a GRAFT may be lost; announcements are batched
+under load; and, as an option, each source has a tree of its own. Announcements may all be lost, and a partition outlasts
+them. So a neighbour hears of what is held and it is not known to have (SUMMARY): when it comes up, and each `summary_every`
+until it says that it has all (HEARD). At rest that costs a mention of each message on each link of the tree. A payload
+carries its age, and is held until it is `held_age` old, wherever it is: nobody hears of a message after forgetting its id.
+A peer that is no neighbour is answered by the same rules, but is never eager or lazy.
 
 Below it needs neighbours. Above it promises each message once while its id is remembered; subscriptions filter what is
 delivered, not what is forwarded.
 Bounds: PlumtreeConfig has those of payloads held (`Held`), of ids announced and not come (`Missing`) and of trees; ANNOUNCERS
 of one id; IDS in one message; what waits for a link to drain (`owed`, `unsent`) is part of what is held, and ends with the
-link; `pending_gossip` is as long as pending validations; ids seen in `pubsub.seen`. Two timers.
+link; `pending_gossip` is as long as pending validations; ids seen in `pubsub.seen`. Three timers.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, takewhile
-from typing import Annotated, ClassVar, TypeAlias
+from typing import Annotated, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Meta
 from msgspec.structs import replace
@@ -47,10 +50,16 @@ IDS = 1_024  # in one message; more is a fault of the peer
 ROUNDS = 1 << 15  # more hops than any path has
 ANNOUNCERS = 16  # of one missing id; further ones are not remembered
 BURST = 1 << 18  # bytes on a link, beyond which payloads that were asked for wait until it has drained
+KNOWN = 64  # peers remembered to have a message; to others it is mentioned once more than it need be
+OLDEST = 1 << 40  # microseconds, twelve days: any age fits a message
 
+Item = TypeVar("Item")
 Round: TypeAlias = Annotated[int, Meta(ge=0, le=ROUNDS)]
 """How many links a payload has crossed when it comes over this one; the publisher's own neighbours get 1."""
-Age: TypeAlias = Annotated[int, Meta(ge=0)]
+Age: TypeAlias = Annotated[int, Meta(ge=0, le=OLDEST)]
+"""How long nodes have had a payload since it was published, one after the other; time on links is not counted."""
+Serial: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 60)]
+"""How many payloads its sender had held before."""
 Ids: TypeAlias = Annotated[tuple[MessageId, ...], Meta(max_length=IDS)]
 
 
@@ -68,10 +77,11 @@ class Gossip(Message, frozen=True, tag=0):
     key: bytes
     round: Round
     shapes: bool  # whether the tree is changed after it; see `_shapes`
+    age: Age
 
     @classmethod
-    def of(cls, p: Publication, hops: int, shapes: bool = True) -> Gossip:
-        return cls(p.id, p.topic, p.data, p.order, p.attributes, p.signature, p.key, hops, shapes)
+    def of(cls, p: Publication, hops: int, shapes: bool = True, age: int = 0) -> Gossip:
+        return cls(p.id, p.topic, p.data, p.order, p.attributes, p.signature, p.key, hops, shapes, age)
 
     def publication(self) -> Publication:
         return Publication(self.id, self.topic, self.data, self.order, self.attributes, self.signature, self.key)
@@ -105,11 +115,21 @@ class Prune(Message, frozen=True, tag=3):
 
 
 class Summary(Message, frozen=True, tag=4):
-    """What is held, newest first, with the microseconds since it came: a node leaves out what is older than itself."""
+    """What is held, oldest first, with its age: a node leaves out what is older than itself.
+
+    What came to the sender before the payload of that number, and is not named, the receiver is known to have.
+    """
 
     lane: ClassVar[Lane] = Lane.LAZY
 
+    number: Serial
     held: Annotated[tuple[tuple[MessageId, Age], ...], Meta(max_length=IDS)]
+
+
+class Heard(Message, frozen=True, tag=5):
+    """All that the summary of that number names is here; until then it is sent again."""
+
+    number: Serial
 
 
 @dataclass(frozen=True)
@@ -125,15 +145,16 @@ class PlumtreeConfig:
     per_source: bool = False  # the paper discusses both, and measures the shared tree
     trees: int = 1_024  # a guess; the longest unused is forgotten, which costs a flood
     summary: bool = True  # not in the paper
-    held_messages: int = IDS  # a guess: what fits one SUMMARY
+    summary_every: int = 10 * SECOND  # a guess: several times while a message is held, and rare beside messages
+    held_messages: int = 4_096  # a guess: outlasts all GRAFTs up to a thousand messages a second
     held_bytes: int = 16 << 20  # a guess
-    held_age: int = 30 * SECOND  # as in iroh-gossip; must outlast all GRAFTs, and not the ids seen
+    held_age: int = 100 * SECOND  # a partition of 30 s, two of HyParView's probes; ids are remembered 20 s longer, for the way
     missing: int = 4_096  # a guess: ids announced and not come
     missing_each: int = 1_024  # of them, by one announcer: a guess, so that one liar leaves room for others
 
     def __post_init__(self) -> None:
         least = {"first_wait": 1, "second_wait": 1, "graft_tries": 1, "threshold": 0, "settle": 0, "batch": 0, "trees": 1}
-        least |= {"held_messages": 1, "held_bytes": 1, "missing": 1, "missing_each": 1}
+        least |= {"summary_every": 1, "held_messages": 1, "held_bytes": 1, "missing": 1, "missing_each": 1}
         for name, bound in least.items():
             if getattr(self, name) < bound:
                 raise UsageError(f"{name} is {getattr(self, name)}; it must be {bound} at least")
@@ -180,38 +201,84 @@ class Tree:
         self.eager, self.lazy = _without(self.eager, peer), _without(self.lazy, peer)
 
 
-class Held:
-    """Payloads kept for those who ask, as they came; the oldest go first, by number, bytes and age."""
+class Kept:
+    """A payload as it came, when it was born by this node's clock, and who else is known to have it."""
 
-    __slots__ = ("bytes", "config", "messages", "order")
+    __slots__ = ("born", "known", "m", "weight")
+
+    def __init__(self, m: Gossip, born: int, known: tuple[Peer, ...]) -> None:
+        self.m = m
+        self.born = born
+        self.known = known
+        self.weight = m.weight()
+
+
+class Held:
+    """Payloads kept for those who ask; the oldest go first, by number, bytes and age. Serials count them from the first one."""
+
+    __slots__ = ("bytes", "config", "first", "messages", "order")
 
     def __init__(self, config: PlumtreeConfig) -> None:
         self.config = config
-        self.messages: dict[MessageId, Gossip] = {}
-        self.order: deque[tuple[int, int, MessageId]] = deque()
+        self.messages: dict[MessageId, Kept] = {}
+        self.order: deque[Kept] = deque()
+        self.first = 0  # the serial of the oldest
         self.bytes = 0
 
-    def add(self, m: Gossip, now: int) -> None:
+    @property
+    def end(self) -> int:
+        """The serial of the next."""
+        return self.first + len(self.order)
+
+    def add(self, m: Gossip, now: int, known: tuple[Peer, ...]) -> None:
         if m.id in self.messages:  # it came again after its id was forgotten, or is published again
             return
-        weight = m.weight()
-        self.messages[m.id] = m
-        self.order.append((now, weight, m.id))
-        self.bytes += weight
+        kept = Kept(m, now - m.age, known)
+        self.messages[m.id] = kept
+        self.order.append(kept)
+        self.bytes += kept.weight
         self.expire(now)
 
     def expire(self, now: int) -> None:
         config, order = self.config, self.order
         while order and (
-            len(order) > config.held_messages or self.bytes > config.held_bytes or order[0][0] + config.held_age <= now
+            len(order) > config.held_messages or self.bytes > config.held_bytes or order[0].born + config.held_age <= now
         ):
-            _, weight, id = order.popleft()
-            self.bytes -= weight
-            del self.messages[id]
+            gone = order.popleft()
+            self.first += 1
+            self.bytes -= gone.weight
+            del self.messages[gone.m.id]
 
-    def newest(self, now: int) -> Iterator[tuple[MessageId, int]]:
-        self.expire(now)
-        return ((id, now - t) for t, _, id in reversed(self.order))
+    def get(self, id: MessageId, now: int) -> Gossip | None:
+        """As it is to be sent now: a hop further and so much older. One that came late may be too old before its turn to go."""
+        kept = self.messages.get(id)
+        if kept is None or kept.born + self.config.held_age <= now:
+            return None
+        return replace(kept.m, round=min(kept.m.round + 1, ROUNDS), age=now - kept.born)
+
+    def between(self, start: int, end: int, now: int) -> Iterator[tuple[int, Kept]]:
+        """Those with serials from `start` to below `end`."""
+        start, born = max(start, self.first), now - self.config.held_age
+        serials = zip(range(start, end), islice(self.order, start - self.first, None), strict=False)
+        return ((serial, kept) for serial, kept in serials if kept.born > born)
+
+    def known_to(self, peer: Peer, id: MessageId) -> None:
+        kept = self.messages.get(id)
+        if kept is not None and peer not in kept.known and len(kept.known) < KNOWN:
+            kept.known += (peer,)
+
+
+class Pending(NamedTuple):
+    """A first copy before its verdict: when it came, whose link would be better, and who is known to have it."""
+
+    m: Gossip
+    came: int
+    nearest: Peer | None
+    known: tuple[Peer, ...]
+
+    def judged(self, now: int) -> tuple[Gossip, Peer | None, tuple[Peer, ...]]:
+        m = self.m if now == self.came else replace(self.m, age=min(self.m.age + now - self.came, OLDEST))
+        return m, self.nearest, self.known
 
 
 class Missing:
@@ -250,8 +317,8 @@ class Plumtree(Router):
     """`awaited` and `asked` are the missing ids in their first and second wait, each in order of their ends."""
 
     __slots__ = (
-        "announced_at", "asked", "awaited", "began", "config", "held", "lazy_queue", "neighbors", "opened", "owed",
-        "pending_gossip", "queue_timer", "seen", "timer", "tree", "trees", "unsent",
+        "announced_at", "asked", "awaited", "began", "config", "confirmed", "held", "lazy_queue", "marked", "neighbors", "opened",
+        "owed", "pending_gossip", "queue_timer", "seen", "summary_timer", "timer", "tree", "trees", "unsent",
     )  # fmt: skip
 
     protocols = (PROTOCOL,)
@@ -269,18 +336,21 @@ class Plumtree(Router):
         self.asked: dict[MessageId, Missing] = {}
         self.opened: dict[Peer, int] = {}  # how many of them each peer was the first to announce
         self.timer: Timer | None = None
-        self.pending_gossip: dict[MessageId, tuple[Gossip, Peer | None]] = {}  # before the verdict; whose link would be better
+        self.pending_gossip: dict[MessageId, Pending] = {}  # before the verdict
         self.lazy_queue: dict[Peer, dict[MessageId, int]] = {}
         self.announced_at = -config.batch
         self.queue_timer: Timer | None = None
         self.owed: dict[Peer, dict[MessageId, None]] = {}  # payloads asked for, that wait for the link to drain
         self.unsent: dict[Peer, dict[MessageId, None]] = {}  # what never left, to be announced when it has drained
+        self.confirmed: dict[Peer, int] = {}  # of what is held, a neighbour needs nothing before this serial
+        self.marked = 0  # the serial at the last summaries: what came later may still be on its way
+        self.summary_timer: Timer | None = None
 
     # The tree: gossip, prune.
 
     def _spread(self, publication: Publication) -> None:
         self.seen.note(publication.id, self.env.now())
-        self._push(Gossip.of(publication, 0, self._shapes(publication.id)), self.env.me)
+        self._push(Gossip.of(publication, 0, self._shapes(publication.id)), self.env.me, ())
 
     @upon(Gossip)
     def _gossip(self, sender: Peer, m: Gossip) -> None:
@@ -288,11 +358,12 @@ class Plumtree(Router):
         if m.id in self.seen or not self.seen.note(m.id, self.env.now()):
             if self.tracing:
                 self.trace(DUPLICATE, m.topic, m.id, sender)
+            self.held.known_to(sender, m.id)
             if m.shapes:
                 self._prune(tree, sender, m.id, m.topic)
         else:
             tree.make_eager(sender)
-            self.pending_gossip[m.id] = m, self._came(m, sender)
+            self.pending_gossip[m.id] = self._came(m, sender)
             waiting = self.pending
             self._received(sender, m.publication(), m.round)
             if self.pending == waiting:
@@ -301,6 +372,7 @@ class Plumtree(Router):
     @upon(Prune)
     def _pruned(self, sender: Peer, m: Prune) -> None:
         self._tree(m.id).make_lazy(sender)
+        self.held.known_to(sender, m.id)
 
     def _judged(self, sender: Peer, publication: Publication, hops: int | None, verdict: Verdict) -> None:
         super()._judged(sender, publication, hops, verdict)
@@ -312,8 +384,8 @@ class Plumtree(Router):
         Only a verdict so late that the id was forgotten, and came again, finds no gossip left.
         """
         pending = self.pending_gossip.pop(publication.id, None)
-        m, nearest = pending if pending is not None else (Gossip.of(publication, hops or 0, shapes=False), None)
-        self._push(m, sender)
+        m, nearest, known = pending.judged(self.env.now()) if pending is not None else (_stale(publication, hops), None, ())
+        self._push(m, sender, known)
         if nearest is not None and nearest in self.neighbors:
             self._graft(nearest, (m.id,), payload=False)
             self._prune(self._tree(m.id), sender, m.id, m.topic)
@@ -335,10 +407,12 @@ class Plumtree(Router):
         passed = self.env.now() - tree.shaped_at
         return passed >= settle and (not tree.others or self.env.rng.random() * (1 + tree.others * settle / passed) < 1)
 
-    def _push(self, m: Gossip, sender: Peer) -> None:
-        tree, onward = self._tree(m.id), min(m.round + 1, ROUNDS)
-        self.held.add(m, self.env.now())
-        tree.carried(m, self.env.now())
+    def _push(self, m: Gossip, sender: Peer, known: tuple[Peer, ...]) -> None:
+        tree, onward, now = self._tree(m.id), min(m.round + 1, ROUNDS), self.env.now()
+        self.held.add(m, now, known)
+        tree.carried(m, now)
+        if self.summary_timer is None and self.confirmed:
+            self._await_summary()
         if tree.eager and tree.eager != (sender,):
             self.env.send_all(tree.eager, replace(m, round=onward), sender)
         if tree.lazy and tree.lazy != (sender,):
@@ -387,26 +461,22 @@ class Plumtree(Router):
         for id, hops in m.announced:
             self._announced(sender, id, hops)
 
-    @upon(Summary)
-    def _summary(self, sender: Peer, m: Summary) -> None:
-        up_for = self.env.now() - self.began
-        for id, age in m.held:
-            if age <= up_for:
-                self._announced(sender, id, ROUNDS)
-
-    def _announced(self, sender: Peer, id: MessageId, hops: int) -> None:
+    def _announced(self, sender: Peer, id: MessageId, hops: int) -> bool:
+        """Whether it is here already."""
         if id in self.seen or id in self.seen.old:
-            return
+            self.held.known_to(sender, id)
+            return True
         missing = self.awaited.get(id) or self.asked.get(id)
         if missing is None:
             config, opened = self.config, self.opened.get(sender, 0)
             if opened >= config.missing_each or len(self.awaited) + len(self.asked) >= config.missing:
-                return
+                return False
             self.opened[sender] = opened + 1
             missing = self.awaited[id] = Missing(sender, self.env.now() + config.first_wait)
         missing.announced(sender, hops, self.config.graft_tries)
         if self.timer is None:
             self._set_timer()
+        return False
 
     def _set_timer(self) -> None:
         """For the first wait to end. A later one never ends earlier, so only `_overdue` has to set it anew."""
@@ -453,7 +523,6 @@ class Plumtree(Router):
         for id in m.ids:
             self._tree(id).make_eager(sender)
         if m.payload:
-            self.held.expire(self.env.now())
             self._keep(self.owed, sender, m.ids)
             self._pay(sender)
 
@@ -463,30 +532,76 @@ class Plumtree(Router):
         while owed and self.env.backlog(peer) < BURST:
             id = next(iter(owed))
             del owed[id]
-            if (m := self.held.messages.get(id)) is not None:
-                self.env.send(peer, replace(m, round=min(m.round + 1, ROUNDS)))
+            if (m := self.held.get(id, self.env.now())) is not None:
+                self.env.send(peer, m)
         if owed:
             self.owed[peer] = owed
 
-    def _came(self, m: Gossip, sender: Peer) -> Peer | None:
+    def _came(self, m: Gossip, sender: Peer) -> Pending:
         """It is missing no more: links that were made eager for it, and did not bring it, are lazy again.
 
-        Answers who announced it by a way shorter by `threshold`: that will be the better link.
+        Who announced it by a way shorter by `threshold` will be the better link.
         """
-        missing = self.awaited.pop(m.id, None) or self.asked.pop(m.id, None)
+        missing, now = self.awaited.pop(m.id, None) or self.asked.pop(m.id, None), self.env.now()
         if missing is None:
-            return None
+            return Pending(m, now, None, (sender,))
         self._closed(missing)
         for peer in missing.made_eager:
             if peer != sender and peer in self.neighbors:
                 self._prune(self._tree(m.id), peer, m.id, m.topic)
         better = m.shapes and self.config.threshold and m.round - missing.round >= self.config.threshold
-        return missing.nearest if better else None
+        return Pending(m, now, missing.nearest if better else None, (sender, *missing.announcers))
 
     def _closed(self, missing: Missing) -> None:
         left = self.opened.pop(missing.opener) - 1
         if left:
             self.opened[missing.opener] = left
+
+    # What neighbours are told of all that is held: summary, heard.
+
+    def _tell(self, peer: Peer, end: int) -> None:
+        """Of what came before `end` and it is not known to have; the oldest first, since those are the first to go."""
+        now, number = self.env.now(), end
+        told: list[tuple[MessageId, int]] = []
+        for serial, kept in self.held.between(self.confirmed[peer], end, now):
+            if peer not in kept.known:
+                if len(told) == IDS:
+                    number = serial
+                    break
+                told.append((kept.m.id, now - kept.born))
+        if told:
+            self.env.send(peer, Summary(number, tuple(told)))
+        else:
+            self.confirmed[peer] = end
+
+    @upon(Summary)
+    def _summary(self, sender: Peer, m: Summary) -> None:
+        up_for, complete = self.env.now() - self.began, True
+        for id, age in m.held:
+            if age <= up_for:
+                complete &= self._announced(sender, id, ROUNDS)
+        if complete:
+            self.env.send(sender, Heard(m.number))
+
+    @upon(Heard)
+    def _heard(self, sender: Peer, m: Heard) -> None:
+        if self.confirmed.get(sender, m.number) < m.number <= self.held.end:
+            self.confirmed[sender] = m.number
+            if m.number < self.marked:
+                self._tell(sender, self.marked)
+
+    def _await_summary(self) -> None:
+        self.summary_timer = self.env.after(1 + self.env.rng.randrange(self.config.summary_every), self._summary_due)
+
+    def _summary_due(self) -> None:
+        """It goes on while a neighbour may lack something."""
+        self.held.expire(self.env.now())
+        for peer, confirmed in tuple(self.confirmed.items()):
+            if confirmed < self.marked:
+                self._tell(peer, self.marked)
+        self.marked = self.held.end
+        behind = any(confirmed < self.marked for confirmed in self.confirmed.values())
+        self.summary_timer = self.env.after(self.config.summary_every, self._summary_due) if behind else None
 
     # Neighbours and links.
 
@@ -496,10 +611,14 @@ class Plumtree(Router):
             tree.remove(peer)
             tree.eager += (peer,)
         if self.config.summary:
-            self._send_summary(peer)
+            self.confirmed[peer] = 0
+            self._tell(peer, self.held.end)
+            if self.summary_timer is None and self.confirmed[peer] < self.held.end:
+                self._await_summary()
 
     def neighbor_down(self, peer: Peer, reason: str) -> None:
         self.neighbors.pop(peer, None)
+        self.confirmed.pop(peer, None)
         for tree in (self.tree, *self.trees.values()):
             tree.remove(peer)
         for waiting in (self.awaited, self.asked):
@@ -514,22 +633,16 @@ class Plumtree(Router):
         for queue in (self.lazy_queue, self.owed, self.unsent):
             queue.pop(peer, None)
 
-    def _send_summary(self, peer: Peer) -> None:
-        if held := tuple(islice(self.held.newest(self.env.now()), IDS)):
-            self.env.send(peer, Summary(held))
-
     def dropped(self, peer: Peer, msg: Message) -> None:
         """What would have told a neighbour of a message is told when the link has drained.
 
-        The others need no help: a GRAFT is sent again after the second wait, a PRUNE after the next copy.
+        The others need no help: a GRAFT is sent again after the second wait, a PRUNE after the next copy, a SUMMARY in its time.
         """
         match msg:
             case Gossip():
                 ids = [msg.id]
             case IHave():
                 ids = [id for id, _ in msg.announced]
-            case Summary():
-                ids = [id for id, _ in msg.held]
             case _:
                 return
         if peer in self.neighbors:
@@ -541,10 +654,9 @@ class Plumtree(Router):
         queue[peer] = {id: None for id in (*queue.get(peer, ()), *ids) if id in messages}
 
     def drained(self, peer: Peer) -> None:
-        unsent = self.unsent.pop(peer, {})
-        messages = self.held.messages
-        for ids in _chunks([id for id in unsent if id in messages]):
-            self.env.send(peer, IHave(tuple((id, min(messages[id].round + 1, ROUNDS)) for id in ids)))
+        held = (self.held.get(id, self.env.now()) for id in self.unsent.pop(peer, ()))
+        for some in _chunks([(m.id, m.round) for m in held if m is not None]):
+            self.env.send(peer, IHave(tuple(some)))
         self._pay(peer)
 
 
@@ -552,5 +664,10 @@ def _without(peers: tuple[Peer, ...], peer: Peer) -> tuple[Peer, ...]:
     return tuple(other for other in peers if other != peer)
 
 
-def _chunks(ids: Sequence[MessageId]) -> Iterator[Sequence[MessageId]]:
+def _chunks(ids: Sequence[Item]) -> Iterator[Sequence[Item]]:
     return (ids[start : start + IDS] for start in range(0, len(ids), IDS))
+
+
+def _stale(publication: Publication, hops: int | None) -> Gossip:
+    """Older than anybody holds; pushed on once, and not offered to anybody."""
+    return Gossip.of(publication, hops or 0, shapes=False, age=TTL)

@@ -1,14 +1,15 @@
 """HyParView under random joins, crashes, departures and cuts: what holds at every moment, and what holds after quiet.
 
 On the fake wire all that is sent arrives in one order; in the simulator links have latency, dials cross and crashes are
-noticed late; on loopback sockets real hosts do it. The rules are the same.
+noticed late; on loopback sockets real hosts do it. The rules are the same. Who is whose neighbour is told by the rows of the
+trace; only a machine's own bounds are looked up in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import trio
 from hypothesis import Phase, event, example, given, settings
@@ -21,6 +22,7 @@ from peer.fake import FakeWire
 from peer.latency import Uniform
 from peer.machine import SECOND, Build, Peer
 from peer.sim import Simulator
+from peer.trace import NEIGHBOR_DOWN, NEIGHBOR_UP, NODE_UP, Tracer
 from tests.peer.live_world import JUMP_S, LiveWorld
 
 NODES = 10
@@ -51,16 +53,32 @@ def check_bounds(machine: HyParView, config: HyParViewConfig = CONFIG) -> None:
     assert machine.everyone == tuple(machine.neighbors)
 
 
-def one_sided(machines: dict[Any, HyParView]) -> list[tuple[Peer, Peer]]:
-    return [
-        (node, peer)
-        for node, machine in machines.items()
-        for peer in machine.neighbors
-        if peer not in machines or node not in machines[peer].neighbors
-    ]
+Views: TypeAlias = dict[Any, dict[Any, None]]
 
 
-def reached(edges: dict[Any, set[Any]]) -> set[Any]:
+class Rows:
+    """Who has whom in its active view, by the rows of a run."""
+
+    def __init__(self) -> None:
+        self.views: Views = {}
+
+    def observe(self, t: int, node: Any, kind: str, topic: Any, msg: Any, peer: Any, *_: Any, **__: Any) -> None:
+        if kind == NODE_UP:
+            self.views[node] = {}
+        elif kind == NEIGHBOR_UP:
+            self.views[node][peer] = None
+        elif kind == NEIGHBOR_DOWN:
+            del self.views[node][peer]
+
+    def of(self, nodes: Iterable[Any]) -> Views:
+        return {node: self.views[node] for node in nodes}
+
+
+def one_sided(views: Views) -> list[tuple[Any, Any]]:
+    return [(node, peer) for node, view in views.items() for peer in view if node not in views.get(peer, {})]
+
+
+def reached(edges: Mapping[Any, Iterable[Any]]) -> set[Any]:
     """Those that the first one reaches, whichever way the edges point."""
     both = {node: {*others, *(other for other in edges if node in edges[other])} for node, others in edges.items()}
     found: set[Any] = set()
@@ -74,19 +92,19 @@ def reached(edges: dict[Any, set[Any]]) -> set[Any]:
 
 
 def knowledge(machines: dict[Any, HyParView]) -> dict[Any, set[Any]]:
-    """Who could find whom: contacts and all that are known and alive."""
+    """Who could find whom: contacts and all that are known and alive. No row tells it, and it is no verdict but a premise."""
     return {
         node: {peer for peer in (*machine.neighbors, *machine.passive, *machine.lost, *machine.contacts) if peer in machines}
         for node, machine in machines.items()
     }
 
 
-def check_quiet(machines: dict[Any, HyParView], could: bool) -> None:
-    assert one_sided(machines) == []
+def check_quiet(views: Views, machines: dict[Any, HyParView], could: bool) -> None:
+    assert one_sided(views) == []
     for machine in machines.values():
         check_bounds(machine)
     if could:
-        assert reached({node: {*machine.neighbors} for node, machine in machines.items()}) == machines.keys()
+        assert reached(views) == views.keys()
 
 
 # On the fake wire.
@@ -106,15 +124,24 @@ class Wired:
     def __init__(self, seed: int, codec: bool) -> None:
         self.wire = FakeWire(codec=codec, seed=seed)
         self.wire.add(build(()))
+        self.left: set[int] = set()
 
     def alive(self) -> dict[Any, HyParView]:
         found: dict[Any, HyParView] = {}
         for node in self.wire.nodes:
             machine = node.machines[0]
             assert isinstance(machine, HyParView)
-            if node.alive and not machine.stopped:
+            if node.alive and node.me not in self.left:
                 found[node.me] = machine
         return found
+
+    def views(self) -> Views:
+        rows = Rows()
+        for number in self.alive():
+            rows.observe(0, number, NODE_UP, None, None, None)
+            for row in self.wire.nodes[number].envs[0].traced:
+                rows.observe(row.t, number, row.kind, row.topic, row.msg, row.peer)
+        return rows.views
 
     def do(self, action: str, a: int, b: int) -> None:
         wire, there = self.wire, len(self.wire.nodes)
@@ -125,6 +152,7 @@ class Wired:
                 wire.crash(a)
             case "stop" if a in self.alive() and len(self.alive()) > 2:
                 wire.stop(a)
+                self.left.add(a)
             case "cut" if a < there:
                 wire.cut(a, b)
             case "step":
@@ -152,10 +180,11 @@ def test_after_any_joins_crashes_departures_and_cuts_views_are_symmetric_and_con
     event(f"could be connected: {could}")
     world.wire.run(QUIET)
     assert world.wire.errors == []
-    check_quiet(machines, could)
+    views = world.views()
+    check_quiet(views, machines, could)
     for node in world.wire.nodes:
         if node.me in machines:
-            assert node.envs[0].holds.keys() == machines[node.me].neighbors.keys()
+            assert node.envs[0].holds.keys() == views[node.me].keys()
             assert machines[node.me].links.keys() == {peer for peer, link in node.links.items() if link.up}
 
 
@@ -189,12 +218,11 @@ def join(sim: Simulator) -> None:
     sim.add(build([sim.stream(f"join {there}").randrange(there)]))
 
 
-def settled(sim: Simulator, could: bool) -> bool:
+def settled(sim: Simulator, rows: Rows, could: bool) -> bool:
     """Symmetric and in one piece at some moment: probes go on for ever, and one may be under way."""
     for _ in range(100):
-        machines = simulated(sim)
-        whole = reached({node: {*machine.neighbors} for node, machine in machines.items()}) == machines.keys()
-        if not one_sided(machines) and whole >= could:
+        views = rows.of(sim.live)
+        if not one_sided(views) and (reached(views) == views.keys()) >= could:
             return True
         sim.run(sim.now + SECOND // 10)
     return False
@@ -211,7 +239,8 @@ def settled(sim: Simulator, could: bool) -> bool:
 def test_with_latency_and_faults_views_become_symmetric_and_connected_again(
     plan: list[faults.AnyFault], joins: list[int], seed: int
 ) -> None:
-    sim = Simulator(seed, Uniform())
+    rows = Rows()
+    sim = Simulator(seed, Uniform(), Tracer(level="none", observer=rows))
     sim.add(build(()))
     for tenths in sorted(joins):
         sim.at(tenths * SECOND // 10, join, sim)
@@ -225,8 +254,8 @@ def test_with_latency_and_faults_views_become_symmetric_and_connected_again(
     could = reached(knowledge(simulated(sim))) == simulated(sim).keys()
     event(f"could be connected: {could}")
     sim.run(sim.now + QUIET)
-    assert settled(sim, could)
-    check_quiet(simulated(sim), could)
+    assert settled(sim, rows, could)
+    check_quiet(rows.of(sim.live), simulated(sim), could)
 
 
 # On loopback.
@@ -235,58 +264,54 @@ def test_with_latency_and_faults_views_become_symmetric_and_connected_again(
 LIVE = replace(CONFIG, active_size=3, shuffle_every=10 * SECOND)
 
 
-async def live(check: Callable[[LiveWorld, list[bytes]], Any]) -> None:
-    """Eight nodes that join through the first; and then what is to be seen."""
-    async with trio.open_nursery() as nursery:
-        world = LiveWorld(nursery)
-        peers = []
+class Eight:
+    """Live nodes that joined through the first, and what their rows say."""
+
+    def __init__(self, world: LiveWorld) -> None:
+        self.world = world
+        self.rows = Rows()
+        self.peers: list[bytes] = []
+
+    async def join(self) -> None:
+        tracer = Tracer(level="none", observer=self.rows)
         for number in range(8):
-            peers.append(world.add(build([world.peer(0)] if number else [], LIVE)))
-            forget_all_but(world, peers[0])
-        await world.run(60 * SECOND)
-        await check(world, peers)
-        world.close()
-        nursery.cancel_scope.cancel()
+            self.peers.append(self.world.add(build([self.world.peer(0)] if number else [], LIVE), tracer))
+            self._forget_all_but(self.peers[0])
+        await self.world.run(60 * SECOND)
 
+    def _forget_all_but(self, contact: bytes) -> None:
+        """Where the others can be reached, only messages tell."""
+        for driver in self.world.drivers.values():
+            for peer in [peer for peer in driver.host.known if peer != contact]:
+                del driver.host.known[peer]
 
-def forget_all_but(world: LiveWorld, contact: bytes) -> None:
-    """Where the others can be reached, only messages tell."""
-    for driver in world.drivers.values():
-        for peer in [peer for peer in driver.host.known if peer != contact]:
-            del driver.host.known[peer]
-
-
-def machines_of(world: LiveWorld, peers: Iterable[bytes]) -> dict[Any, HyParView]:
-    found = {peer: world.machines(peer)[0] for peer in peers}
-    return {peer: machine for peer, machine in found.items() if isinstance(machine, HyParView)}
-
-
-async def check_live(world: LiveWorld, peers: Iterable[bytes]) -> None:
-    machines = machines_of(world, peers)
-    for _ in range(40):
-        if not one_sided(machines):
-            break
-        await world.run(SECOND // 10)
-    assert one_sided(machines) == []
-    assert all(machine.neighbors for machine in machines.values())
-    for machine in machines.values():
-        check_bounds(machine, LIVE)
-    assert reached({peer: {*machine.neighbors} for peer, machine in machines.items()}) == machines.keys()
+    async def check(self, peers: Sequence[bytes]) -> None:
+        views = self.rows.of(peers)
+        for _ in range(40):
+            if not one_sided(views):
+                break
+            await self.world.run(SECOND // 10)
+        assert one_sided(views) == []
+        assert all(views.values())
+        assert reached(views) == views.keys()
+        for peer in peers:
+            machine = self.world.machines(peer)[0]
+            assert isinstance(machine, HyParView)
+            check_bounds(machine, LIVE)
 
 
 async def test_eight_live_nodes_that_join_one_contact_are_one_symmetric_overlay_and_a_crash_heals(
     autojump_clock: MockClock,
 ) -> None:
     autojump_clock.autojump_threshold = JUMP_S
-
-    async def check(world: LiveWorld, peers: list[bytes]) -> None:
-        await check_live(world, peers)
-        world.crash(peers[0])
-        world.crash(peers[5])
-        rest = [peer for peer in peers if peer not in (peers[0], peers[5])]
-        await world.run(60 * SECOND)
-        await check_live(world, rest)
-        for machine in machines_of(world, rest).values():
-            assert not {peers[0], peers[5]} & machine.neighbors.keys()
-
-    await live(check)
+    async with trio.open_nursery() as nursery:
+        eight = Eight(LiveWorld(nursery))
+        await eight.join()
+        await eight.check(eight.peers)
+        gone = eight.peers[0], eight.peers[5]
+        for peer in gone:
+            eight.world.crash(peer)
+        await eight.world.run(60 * SECOND)
+        await eight.check([peer for peer in eight.peers if peer not in gone])
+        eight.world.close()
+        nursery.cancel_scope.cancel()

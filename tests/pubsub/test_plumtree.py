@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 import trio
@@ -20,17 +22,19 @@ from peer.fake import FakeEnv, FakeWire, Traced
 from peer.latency import Uniform
 from peer.machine import MS, SECOND, Build, Env, Lane, Machine, Message, MessageId, Peer
 from peer.sim import Simulator
-from peer.trace import DELIVER, DUPLICATE, GRAFT, PRUNE, PUBLISH, RECEIVE, REJECT
+from peer.trace import DELIVER, DUPLICATE, GRAFT, PRUNE, PUBLISH, RECEIVE, REJECT, Tracer
 from pubsub.message import Interest, OrderHeader, Publication, Verdict
 from pubsub.plumtree import (
     ANNOUNCERS,
     BURST,
-    DEFAULT,
     IDS,
+    KNOWN,
+    OLDEST,
     PROTOCOL,
     ROUNDS,
     Gossip,
     Graft,
+    Heard,
     IHave,
     Plumtree,
     PlumtreeConfig,
@@ -41,6 +45,7 @@ from pubsub.seen import TTL
 from pubsub.signing import Signing
 from tests.peer.live_world import JUMP_S, LiveWorld, identity
 
+DEFAULT = PlumtreeConfig(summary_every=10**9 * SECOND)  # no summary comes by itself
 FIRST, SECOND_WAIT = DEFAULT.first_wait, DEFAULT.second_wait
 
 
@@ -116,8 +121,8 @@ def message(sequence: int = 1, source: Peer = 9, data: bytes = b"data") -> Publi
     return Publication(mid(sequence, source), "t", data)
 
 
-def gossip(sequence: int = 1, round: int = 1, source: Peer = 9, data: bytes = b"data") -> Gossip:
-    return Gossip.of(message(sequence, source, data), round)
+def gossip(sequence: int = 1, round: int = 1, source: Peer = 9, data: bytes = b"data", age: int = 0) -> Gossip:
+    return Gossip.of(message(sequence, source, data), round, age=age)
 
 
 def ihave(*sequences: int, round: int = 1) -> IHave:
@@ -126,6 +131,19 @@ def ihave(*sequences: int, round: int = 1) -> IHave:
 
 def graft(*sequences: int, payload: bool = True) -> Graft:
     return Graft(tuple(mid(sequence) for sequence in sequences), payload)
+
+
+def unconnected(wire: FakeWire, app: Judge) -> Plumtree:
+    """A node that becomes a neighbour of whom the wire connects it to."""
+
+    def machines(env: Callable[[], Env]) -> Sequence[Machine]:
+        overlay = Static(env(), (), (PROTOCOL,))
+        return [overlay, Plumtree(env(), overlay, app)]
+
+    router = wire.nodes[wire.add(machines)].machines[-1]
+    assert isinstance(router, Plumtree)
+    router.join("t")
+    return router
 
 
 def lazy_node(config: PlumtreeConfig = DEFAULT) -> Node:
@@ -224,6 +242,7 @@ def test_only_payloads_are_on_the_payload_lane_and_announcements_may_be_dropped(
         Summary: Lane.LAZY,
         Graft: Lane.CONTROL,
         Prune: Lane.CONTROL,
+        Heard: Lane.CONTROL,
     }
 
 
@@ -324,8 +343,9 @@ def test_trap_a_a_new_neighbour_is_eager() -> None:
 def test_trap_b_a_payload_is_held_for_longer_than_an_announcer_may_be_asked() -> None:
     node = lazy_node()
     node.hears(1, gossip())
-    node.waits(DEFAULT.first_wait + DEFAULT.graft_tries * DEFAULT.second_wait)
-    assert node.hears(2, graft(1)) == [(2, gossip(round=2))]
+    longest = DEFAULT.first_wait + DEFAULT.graft_tries * DEFAULT.second_wait
+    node.waits(longest)
+    assert node.hears(2, graft(1)) == [(2, gossip(round=2, age=longest))]
     with pytest.raises(UsageError, match="outlast"):
         PlumtreeConfig(first_wait=SECOND, second_wait=SECOND, graft_tries=3, held_age=4 * SECOND)
 
@@ -523,15 +543,22 @@ def test_a_stranger_s_announcement_is_taken() -> None:
 
 # The summary.
 
+EVERY = PlumtreeConfig().summary_every
 
-def test_a_neighbour_that_comes_up_hears_of_all_that_is_held_newest_first() -> None:
+
+def summary(number: int, *told: tuple[int, int]) -> Summary:
+    """Sequences and ages."""
+    return Summary(number, tuple((mid(sequence), age) for sequence, age in told))
+
+
+def test_a_neighbour_that_comes_up_hears_of_all_that_is_held_oldest_first_with_ages() -> None:
     node = Node()
-    node.hears(1, gossip(1))
+    node.hears(1, gossip(1, age=5))
     node.waits(SECOND)
     node.hears(1, gossip(2))
     node.env.take()
     node.overlay.set(1, 2, 3, 4)
-    assert node.env.take() == [(4, Summary(((mid(2), 0), (mid(1), SECOND))))]
+    assert node.env.take() == [(4, summary(2, (1, SECOND + 5), (2, 0)))]
 
 
 def test_with_nothing_held_there_is_no_summary() -> None:
@@ -541,26 +568,187 @@ def test_with_nothing_held_there_is_no_summary() -> None:
 
 
 def test_the_summary_can_be_switched_off() -> None:
-    node = Node(replace(DEFAULT, summary=False))
+    node = Node(PlumtreeConfig(summary=False))
     node.hears(1, gossip())
     node.env.take()
     node.overlay.set(1, 2, 3, 4)
     assert node.env.take() == []
+    assert node.waits(10 * EVERY) == []
 
 
 def test_what_a_summary_names_and_does_not_come_is_asked_for() -> None:
     node = Node()
     node.waits(10 * SECOND)
     node.hears(1, gossip(1))
-    node.hears(4, Summary(((mid(1), SECOND), (mid(2), SECOND), (mid(3), 2 * SECOND))))
+    assert node.hears(4, summary(3, (1, SECOND), (2, SECOND), (3, 2 * SECOND))) == []
     assert node.waits(FIRST) == [(4, graft(2, 3))]
 
 
 def test_a_summary_s_messages_from_before_this_node_s_start_are_left_alone() -> None:
     node = Node()
     node.waits(SECOND)
-    node.hears(4, Summary(((mid(1), SECOND), (mid(2), SECOND + 1))))
+    assert node.hears(4, summary(2, (1, SECOND), (2, SECOND + 1))) == []
     assert node.waits(FIRST) == [(4, graft(1))]
+    assert node.hears(4, summary(9, (2, 3 * SECOND))) == [(4, Heard(9))]
+
+
+def test_who_has_all_that_a_summary_names_says_so_and_who_does_not_says_it_when_it_hears_it_again() -> None:
+    node = Node()
+    node.waits(SECOND)
+    node.hears(1, gossip(1))
+    assert node.hears(2, summary(7, (1, 0), (2, 0))) == []
+    node.hears(2, gossip(2))
+    assert node.hears(2, summary(7, (1, 0), (2, 0))) == [(2, Heard(7))]
+
+
+def told(node: Node, us: int) -> list[tuple[Peer, Message]]:
+    """What is said of a summary while time passes."""
+    return [(peer, m) for peer, m in node.waits(us) if isinstance(m, Summary)]
+
+
+def test_neighbours_hear_again_and_again_of_what_they_are_not_known_to_have_until_they_have_it() -> None:
+    """Every announcement may be lost, and the summary too: the last message before silence is found all the same."""
+    node = Node(PlumtreeConfig())
+    node.hears(1, gossip())
+    rounds = [told(node, EVERY) for _ in range(4)]
+    assert [[peer for peer, _ in sent] for sent in rounds] == [[], [2, 3], [2, 3], [2, 3]]
+    node.hears(2, Heard(1))
+    assert [peer for peer, _ in told(node, EVERY)] == [3]
+    node.hears(3, Heard(1))
+    assert node.waits(10 * EVERY) == []
+    assert node.env.clock.waiting == 0
+
+
+def test_a_summary_says_nothing_of_what_came_since_the_last_and_may_be_on_its_way() -> None:
+    node = Node(PlumtreeConfig(), neighbors=(1, 2))
+    node.hears(1, gossip(1))
+    node.waits(EVERY)
+    node.hears(1, gossip(2))
+    ((_, first),) = told(node, EVERY)
+    assert isinstance(first, Summary)
+    assert (first.number, [id for id, _ in first.held]) == (1, [mid(1)])
+    node.hears(2, Heard(1))
+    ((_, second),) = told(node, EVERY)
+    assert isinstance(second, Summary)
+    assert (second.number, [id for id, _ in second.held]) == (2, [mid(2)])
+
+
+@pytest.mark.parametrize(
+    "says",
+    [gossip(), ihave(1), Prune(mid()), summary(1, (1, 0))],
+    ids=lambda m: type(m).__name__,
+)
+def test_a_neighbour_that_has_shown_that_it_has_a_message_does_not_hear_of_it(says: Message) -> None:
+    node = Node(PlumtreeConfig(), neighbors=(1, 2))
+    node.hears(1, gossip())
+    node.hears(2, says)
+    assert told(node, 5 * EVERY) == []
+    assert node.env.clock.waiting == 0
+
+
+def test_who_announced_a_message_before_it_came_does_not_hear_of_it() -> None:
+    node = Node(PlumtreeConfig(), neighbors=(1, 2))
+    node.hears(2, ihave(1))
+    node.hears(1, gossip())
+    assert told(node, 5 * EVERY) == []
+
+
+def test_a_confirmation_of_what_was_never_told_changes_nothing() -> None:
+    node = Node(PlumtreeConfig(), neighbors=(1, 2))
+    node.hears(1, gossip())
+    for number in (0, 2, 1 << 60):
+        node.hears(2, Heard(number))
+    node.hears(7, Heard(1))
+    assert [peer for peer, _ in told(node, 2 * EVERY)] == [2]
+
+
+def test_what_is_more_than_a_summary_takes_follows_when_the_first_part_is_confirmed() -> None:
+    node = Node(PlumtreeConfig(), neighbors=(1, 2))
+    for number in range(IDS + 5):
+        node.hears(1, gossip(number))
+    ((_, first),) = told(node, 2 * EVERY)
+    assert isinstance(first, Summary)
+    assert (first.number, len(first.held)) == (IDS, IDS)
+    ((peer, second),) = node.hears(2, Heard(IDS))
+    assert isinstance(second, Summary)
+    assert (peer, second.number, [id for id, _ in second.held]) == (2, IDS + 5, [mid(IDS + n) for n in range(5)])
+    assert node.hears(2, Heard(IDS)) == []
+
+
+def test_a_neighbour_that_comes_back_hears_of_all_again() -> None:
+    node = Node(PlumtreeConfig(), neighbors=(1, 2))
+    node.hears(1, gossip())
+    node.hears(2, Heard(1))
+    node.overlay.set(1)
+    node.env.take()
+    node.overlay.set(1, 2)
+    assert node.env.take() == [(2, summary(1, (1, 0)))]
+
+
+def test_summaries_end_with_the_last_neighbour_and_with_what_is_held() -> None:
+    node = Node(PlumtreeConfig(), neighbors=(1, 2))
+    node.hears(1, gossip())
+    node.overlay.set()
+    node.waits(2 * EVERY)
+    assert node.env.clock.waiting == 0
+    other = Node(PlumtreeConfig(), neighbors=(1, 2))
+    other.hears(1, gossip())
+    assert told(other, PlumtreeConfig().held_age)
+    assert told(other, 2 * EVERY) == []
+    assert other.env.clock.waiting == 0
+
+
+# Ages.
+
+
+def test_a_payload_is_as_old_as_the_time_that_nodes_have_had_it() -> None:
+    node = lazy_node()
+    node.hears(1, gossip(age=4 * SECOND))
+    node.waits(SECOND)
+    assert node.hears(2, graft(1)) == [(2, gossip(round=2, age=5 * SECOND))]
+    judged = Node(validates=True, neighbors=(1, 2))
+    judged.hears(1, gossip(age=4 * SECOND))
+    judged.waits(SECOND)
+    judged.app.cases[0][2](Verdict.ACCEPT)
+    assert judged.env.take() == [(2, gossip(round=2, age=5 * SECOND))]
+
+
+def test_a_payload_that_comes_late_is_held_no_longer_than_elsewhere() -> None:
+    """Else it could go from node to node for ever, and come back to those who have forgotten its id."""
+    node = lazy_node()
+    node.hears(1, gossip(1))
+    node.hears(1, gossip(2, age=DEFAULT.held_age - SECOND))
+    node.waits(SECOND)
+    assert node.hears(2, graft(1, 2)) == [(2, gossip(1, 2, age=SECOND))]
+    node.overlay.set(1, 2, 3, 4)
+    assert node.env.take() == [(4, summary(2, (1, SECOND)))]
+
+
+def test_who_got_a_message_late_does_not_bring_it_back_to_one_that_has_forgotten_it() -> None:
+    """1 hears of it at 119 s and remembers its id until 240 s; 2 gets it at 209 s, and by its own clock has it for 100 s more."""
+    wire, apps = FakeWire(), [Judge() for _ in range(3)]
+    routers = [unconnected(wire, app) for app in apps]
+    wire.run(119 * SECOND)
+    wire.connect(0, 1)
+    wire.run()
+    routers[0].publish(routers[0].compose("t", b"x"))
+    wire.run(90 * SECOND)
+    wire.connect(0, 2)
+    wire.run(5 * SECOND)
+    assert [p.data for p in apps[2].delivered] == [b"x"]
+    wire.run(30 * SECOND)
+    routers[1].publish(routers[1].compose("t", b"y"))
+    wire.connect(1, 2)
+    wire.run(30 * SECOND)
+    assert [[p.data for p in app.delivered] for app in apps] == [[b"x", b"y"]] * 3
+
+
+def test_an_age_never_overflows() -> None:
+    node = Node(validates=True, neighbors=(1, 2))
+    node.hears(1, gossip(age=OLDEST))
+    node.waits(SECOND)
+    node.app.cases[0][2](Verdict.ACCEPT)
+    assert node.env.take() == [(2, gossip(round=2, age=OLDEST))]
 
 
 # What is lost, dropped or slow.
@@ -581,7 +769,7 @@ def test_a_dropped_graft_is_sent_again() -> None:
     assert node.waits(SECOND_WAIT) == [(2, graft(1))]
 
 
-@pytest.mark.parametrize("lost", [gossip(round=2), ihave(1, round=2), Summary(((mid(), 0),))])
+@pytest.mark.parametrize("lost", [gossip(round=2), ihave(1, round=2)])
 def test_what_told_of_a_message_and_was_dropped_is_announced_when_the_link_has_drained(lost: Message) -> None:
     node = Node()
     node.hears(1, gossip())
@@ -648,27 +836,15 @@ def test_payloads_that_wait_end_with_their_link() -> None:
 
 def test_a_partition_s_worth_of_messages_does_not_overload_the_link_that_healed() -> None:
     """All of them together are far more than an outbox takes, and an overloaded link would be given up."""
-    wire = FakeWire(limit=1 << 20)
-    apps = [Judge(), Judge()]
-
-    def build(contacts: Sequence[Peer], app: Judge) -> Build:
-        def machines(env: Callable[[], Env]) -> Sequence[Machine]:
-            overlay = Static(env(), contacts, (PROTOCOL,))
-            return [overlay, Plumtree(env(), overlay, app)]
-
-        return machines
-
-    a, b = wire.add(build((), apps[0])), wire.add(build((), apps[1]))
+    wire, apps = FakeWire(limit=1 << 20), [Judge(), Judge()]
+    router, _ = (unconnected(wire, app) for app in apps)
     wire.run(SECOND)
-    router = wire.nodes[a].machines[-1]
-    assert isinstance(router, Plumtree)
-    wire.nodes[b].machines[-1].join("t")  # type: ignore[attr-defined]
     for _ in range(100):
         router.publish(router.compose("t", bytes(100_000)))
-    wire.connect(a, b)
+    wire.connect(0, 1)
     wire.run(10 * SECOND)
     assert len(apps[1].delivered) == 100
-    assert b in wire.nodes[a].links
+    assert 1 in wire.nodes[0].links
 
 
 # Messages that overlap.
@@ -864,10 +1040,19 @@ def test_payloads_are_held_by_age() -> None:
     node = Node()
     node.hears(1, gossip(1))
     node.waits(DEFAULT.held_age - 1)
-    assert node.hears(2, graft(1)) == [(2, gossip(1, 2))]
+    assert node.hears(2, graft(1)) == [(2, gossip(1, 2, age=DEFAULT.held_age - 1))]
     node.waits(1)
     assert node.hears(2, graft(1)) == []
-    assert node.router.held.bytes == 0
+    node.hears(1, gossip(2))
+    assert list(node.router.held.messages) == [mid(2)]
+
+
+def test_who_is_known_to_have_a_message_is_bounded() -> None:
+    node = Node()
+    node.hears(1, gossip())
+    for peer in range(100, 300):
+        node.hears(peer, ihave(1))
+    assert len(node.router.held.messages[mid()].known) == KNOWN
 
 
 def test_who_announces_what_it_never_sends_is_bounded_and_forgotten() -> None:
@@ -908,12 +1093,18 @@ def test_the_announcers_of_one_id_are_bounded() -> None:
     "huge",
     [
         IHave(tuple((mid(number), 1) for number in range(IDS + 1))),
-        Summary(tuple((mid(number), 1) for number in range(IDS + 1))),
+        Summary(1, tuple((mid(number), 1) for number in range(IDS + 1))),
         Graft(tuple(mid(number) for number in range(IDS + 1))),
         gossip(round=-1),
         gossip(round=ROUNDS + 1),
         IHave(((mid(), -1),)),
-        Summary(((mid(), -1),)),
+        Summary(1, ((mid(), -1),)),
+        Summary(1, ((mid(), OLDEST + 1),)),
+        Summary(-1, ()),
+        Heard(-1),
+        Heard((1 << 60) + 1),
+        gossip(age=-1),
+        gossip(age=OLDEST + 1),
     ],
 )
 def test_a_list_too_long_or_a_number_out_of_range_is_the_peer_s_fault(huge: Message) -> None:
@@ -924,7 +1115,7 @@ def test_a_list_too_long_or_a_number_out_of_range_is_the_peer_s_fault(huge: Mess
 
 def test_the_longest_lists_that_are_allowed_fit_a_frame() -> None:
     codec, long = msgpack(Plumtree.kinds), MessageId(bytes(42), 1 << 40, 1 << 20)
-    for most in (IHave(((long, ROUNDS),) * IDS), Summary(((long, TTL),) * IDS), Graft((long,) * IDS)):
+    for most in (IHave(((long, ROUNDS),) * IDS), Summary(1 << 60, ((long, TTL),) * IDS), Graft((long,) * IDS)):
         assert codec.unpack(codec.pack([most])[0]) == (most,)
 
 
@@ -932,7 +1123,7 @@ def test_the_longest_lists_that_are_allowed_fit_a_frame() -> None:
     "wrong",
     [
         *({"first_wait": 0}, {"graft_tries": 0}, {"threshold": -1}, {"held_messages": 0}, {"missing": 0}, {"trees": 0}),
-        *({"held_age": TTL + 1}, {"held_messages": 1 << 20}),
+        *({"summary_every": 0}, {"held_age": TTL + 1}, {"held_messages": 1 << 20}),
     ],
 )
 def test_a_config_that_cannot_work_is_refused(wrong: dict[str, int]) -> None:
@@ -946,11 +1137,16 @@ RING = [(i, (i + 1) % 10) for i in range(10)] + [(0, 5), (1, 6), (2, 7), (3, 8),
 
 
 class Plan:
-    """Ten nodes on a ring with chords; each publishes once."""
+    """Ten nodes on a ring with chords; each publishes once, and then whoever is asked to."""
 
     def __init__(self) -> None:
         self.apps = [Judge() for _ in range(10)]
         self.routers: list[Plumtree] = []
+        self.published: list[MessageId] = []
+        self.rows: Counter[tuple[str, MessageId | None]] = Counter()
+
+    def observe(self, t: int, node: Peer, kind: str, topic: str | None, msg: MessageId | None, *_: Any, **__: Any) -> None:
+        self.rows[kind, msg] += 1
 
     def builds(self, peer: Callable[[int], Peer], signed: bool) -> list[Build]:
         return [self._build(node, [peer(b) for a, b in RING if a == node], signed) for node in range(10)]
@@ -970,17 +1166,18 @@ class Plan:
             router.join("t")
 
     def publish(self, node: int) -> None:
-        self.routers[node].publish(self.routers[node].compose("t", b"%d" % node))
+        mine = self.routers[node].compose("t", b"same")
+        self.published.append(mine.id)
+        self.routers[node].publish(mine)
 
-    def check(self, nodes: Sequence[int], published: Sequence[int]) -> None:
-        wanted = sorted(b"%d" % node for node in published)
+    def check(self, nodes: Sequence[int]) -> None:
+        """Each has every message once."""
         for node in nodes:
-            assert sorted(p.data for p in self.apps[node].delivered) == wanted
+            assert Counter(p.id for p in self.apps[node].delivered) == Counter(self.published)
 
-    def check_tree(self, nodes: Sequence[int]) -> None:
-        links = {frozenset((self.routers[n].env.me, peer)) for n in nodes for peer in self.routers[n].tree.eager}
-        assert len(links) == len(nodes) - 1
-        assert sum(len(self.routers[n].tree.eager) for n in nodes) == 2 * len(links)
+    def went_by_a_tree(self, nodes: int) -> bool:
+        """Whether the last message came to all others once, and nobody had to ask for it."""
+        return [self.rows[kind, self.published[-1]] for kind in (RECEIVE, DUPLICATE, GRAFT)] == [nodes - 1, 0, 0]
 
 
 def test_ten_nodes_on_a_fake_wire_with_the_codec() -> None:
@@ -989,51 +1186,67 @@ def test_ten_nodes_on_a_fake_wire_with_the_codec() -> None:
         wire.add(build)
     wire.run(5 * SECOND)
     plan.join()
+    trees = []
     for node in range(10):
         plan.publish(node)
         wire.run(5 * SECOND)
-    plan.check(range(10), range(10))
-    plan.check_tree(range(10))
+        plan.rows = Counter((row.kind, row.msg) for entry in wire.nodes for row in entry.envs[1].traced)
+        trees.append(plan.went_by_a_tree(10))
+    plan.check(range(10))
+    assert trees == [False] + [True] * 9
     assert wire.errors == []
 
 
 @pytest.mark.parametrize("codec", [False, True])
 @pytest.mark.parametrize("draw", ["copy", "send"])
 def test_ten_nodes_in_the_simulator(codec: bool, draw: str) -> None:
-    plan, sim = Plan(), Simulator(3, Uniform(low=1.0, high=200.0, draw=draw), codec=codec)  # type: ignore[arg-type]
+    plan = Plan()
+    latency = Uniform(low=1.0, high=200.0, draw=draw)  # type: ignore[arg-type]
+    sim = Simulator(3, latency, Tracer(level="none", observer=plan), codec=codec)
     for build in plan.builds(lambda n: n, signed=False):
         sim.add(build)
     sim.run(5 * SECOND)
     plan.join()
+    trees = []
     for node in range(10):
         plan.publish(node)
         sim.run(sim.now + 10 * SECOND)
-    plan.check(range(10), range(10))
-    plan.check_tree(range(10))
+        trees.append(plan.went_by_a_tree(10))
+    plan.check(range(10))
+    assert trees == [False] + [True] * 9
 
 
 def test_ten_nodes_on_loopback_before_and_after_two_of_them_crash() -> None:
     plan = Plan()
 
+    async def rest(world: LiveWorld, nodes: int) -> None:
+        """On a busy machine the clock may jump while a copy is under way, and it is asked for: some more messages mend that."""
+        for number in range(20):
+            plan.publish(number % nodes)
+            await world.run(5 * SECOND)
+            if plan.went_by_a_tree(nodes):
+                return
+        raise AssertionError(f"no tree after 20 messages: {plan.rows}")
+
     async def play() -> None:
         async with trio.open_nursery() as nursery:
-            world = LiveWorld(nursery)
+            world, tracer = LiveWorld(nursery), Tracer(level="none", observer=plan)
             for build in plan.builds(lambda n: identity(n).peer, signed=True):
-                world.add(build)
+                world.add(build, tracer)
             await world.run(5 * SECOND)
             plan.join()
             for node in range(5):
                 plan.publish(node)
                 await world.run(3 * SECOND)
-            plan.check(range(10), range(5))
-            plan.check_tree(range(10))
+            await rest(world, 10)
+            plan.check(range(10))
             for node in (8, 9):
                 world.crash(world.peer(node))
             for node in range(5, 8):
                 plan.publish(node)
                 await world.run(10 * SECOND)
-            plan.check(range(8), range(8))
-            plan.check_tree(range(8))
+            await rest(world, 8)
+            plan.check(range(8))
             world.close()
             nursery.cancel_scope.cancel()
 

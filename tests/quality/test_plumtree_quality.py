@@ -7,27 +7,34 @@ graph (who is reached, what a tree costs) is asserted exactly.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import fmean
 from typing import Any
 
 import pytest
 
+from bench.run import run as run_scenario
+from bench.scenario import Scenario, Workload, command
 from bench.workload import Listener
 from overlays import graphs
+from overlays.hyparview import HyParView
+from overlays.overlay import Overlay
 from overlays.static import Static
 from peer import faults
 from peer.faults import AnyFault, Loss, MassCrash, Partition
-from peer.latency import Model, Uniform
+from peer.latency import Uniform
 from peer.machine import SECOND, Build, Env, Lane, Machine, MessageId, Peer
 from peer.sim import Simulator
 from peer.trace import DELIVER, DUPLICATE, GRAFT, NODE_DOWN, PUBLISH, SEND, Tracer
 from pubsub.plumtree import PROTOCOL, Plumtree, PlumtreeConfig
+from tests.conftest import note_replay
 
 pytestmark = pytest.mark.slow
 
 NODES, DEGREE = 1_000, 5
 FLOOD = DEGREE + (DEGREE - 1) * (NODES - 1)  # copies of one message: what all links together carry
 WARMUP = 5.0
+SETTLED = 300.0  # 30 shuffles: HyParView's probes of the first minutes, each a change of the tree, have become rare
 AFTER = 30 * SECOND
 
 
@@ -57,6 +64,7 @@ class Run:
         self.of: dict[MessageId, Spread] = {}
         self.down: set[Peer] = set()
         self.control: list[int] = []
+        self.bytes = 0
         self.edges: graphs.Edges = []
 
     def observe(self, t: int, node: Any, kind: str, _: Any, msg: Any, __: Any, hops: Any, copies: Any, *rest: Any) -> None:
@@ -64,10 +72,8 @@ class Run:
             self.down.add(node)
         elif kind == PUBLISH:
             self.of[msg] = Spread(node, t, frozenset(self.down))
-        elif kind == SEND and rest[1] is Lane.PAYLOAD:
-            self.of[msg].copies += copies
         elif kind == SEND:
-            self.control += [t] * copies
+            self._sent(t, msg, copies, *rest[:2])
         elif kind == DUPLICATE:
             self.of[msg].duplicates += 1
         elif kind == GRAFT:
@@ -77,6 +83,13 @@ class Run:
             assert node not in spread.reached, "delivered twice"
             spread.reached[node] = hops
             spread.last = t - spread.t
+
+    def _sent(self, t: int, msg: MessageId, copies: int, size: int, lane: Lane) -> None:
+        self.bytes += copies * size if self.of else 0  # since the first message
+        if lane is Lane.PAYLOAD:
+            self.of[msg].copies += copies
+        else:
+            self.control += [t] * copies
 
     @property
     def spreads(self) -> list[Spread]:
@@ -94,24 +107,33 @@ def play(
     *,
     nodes: int = NODES,
     seed: int = 1,
-    latency: Model | None = None,
+    hyparview: bool = False,
 ) -> Run:
     """Each publish is a moment in seconds after the warm-up and a node; where that is down, the next that is up."""
-    run = Run()
-    sim = Simulator(seed, latency or Uniform(), Tracer(level="none", observer=run))
-    run.edges = graphs.draw("regular", nodes, DEGREE, sim.stream("overlay"))
+    run, warmup = Run(), SETTLED if hyparview else WARMUP
+    sim = Simulator(seed, Uniform(), Tracer(level="none", observer=run))
+    run.edges = [] if hyparview else graphs.draw("regular", nodes, DEGREE, sim.stream("overlay"))
     for node in range(nodes):
-        sim.add(built([b for a, b in run.edges if a == node], config))
+        contacts = [b for a, b in run.edges if a == node] if not hyparview else [0] if node else []
+        sim.add(built(partial(joining if hyparview else linked, contacts), config))
     sim.inject(faults.settle(plan, range(nodes), sim.stream("faults")))
     for at, node in publishes:
-        sim.at(round((WARMUP + at) * SECOND), publish, sim, node, nodes)
-    sim.run(round((WARMUP + publishes[-1][0]) * SECOND) + AFTER)
+        sim.at(round((warmup + at) * SECOND), publish, sim, node, nodes)
+    sim.run(round((warmup + publishes[-1][0]) * SECOND) + AFTER)
     return run
 
 
-def built(contacts: Sequence[Peer], config: PlumtreeConfig) -> Build:
+def joining(contacts: Sequence[Peer], env: Env) -> Overlay:
+    return HyParView(env, contacts)
+
+
+def linked(contacts: Sequence[Peer], env: Env) -> Overlay:
+    return Static(env, contacts, (PROTOCOL,))
+
+
+def built(below: Callable[[Env], Overlay], config: PlumtreeConfig) -> Build:
     def machines(env: Callable[[], Env]) -> Sequence[Machine]:
-        overlay = Static(env(), contacts, (PROTOCOL,))
+        overlay = below(env())
         router = Plumtree(env(), overlay, Listener(), config)
         router.join("t")
         return [overlay, router]
@@ -159,11 +181,23 @@ def test_one_sender_builds_its_tree_with_one_flood_and_then_pays_nothing_twice(t
 
 
 def test_payloads_and_announcements_together_are_as_many_as_a_flood_s_copies() -> None:
-    """As in the paper's table: 9,999 and 29,987 against 39,984."""
-    run = play(one_sender(10), PlumtreeConfig(threshold=0))
+    """As in the paper's table: 9,999 and 29,987 against 39,984. It knows no summaries."""
+    run = play(one_sender(10), PlumtreeConfig(threshold=0, summary=False))
     settled = run.spreads[5:]
     control = sum(t >= settled[0].t for t in run.control)
     assert control / len(settled) + NODES - 1 == FLOOD
+
+
+def test_at_rest_summaries_cost_a_tenth_of_the_bytes_and_two_messages_a_node_in_each_period() -> None:
+    """A SUMMARY and a HEARD on each link of the tree, with one mention of each message; the payloads here have 100 bytes."""
+    told, plain = (play(one_sender(60, 1.0), PlumtreeConfig(summary=summary), nodes=200) for summary in (True, False))
+    all_reached(told, 200)
+    periods = (60 * SECOND + AFTER) / PlumtreeConfig().summary_every
+    more = (len(told.control) - len(plain.control)) / 200 / periods
+    print(f"summaries: {told.bytes / plain.bytes - 1:.1%} more bytes, {more:.2f} messages a node and period")
+    assert [spread.copies for spread in told.spreads] == [spread.copies for spread in plain.spreads]
+    assert told.bytes / plain.bytes < 1.1
+    assert more < 2
 
 
 @pytest.mark.parametrize(("threshold", "ldh"), [(0, 20), (7, 20)])
@@ -204,24 +238,35 @@ def test_a_shared_tree_comes_to_rest_though_messages_of_many_senders_overlap() -
     assert fmean(s.last for s in ours) < fmean(s.last for s in paper) / 1.5
 
 
+ROUNDS, UNCOUNTED = 30, 3
+
+
+@pytest.mark.parametrize("hyparview", [False, True], ids=["static", "hyparview"])
 @pytest.mark.parametrize(
-    ("name", "publishes", "ldh", "rmr"),
+    ("name", "publishes", "each", "ldh", "rmr"),
     [
-        ("one sender", one_sender(30, 1.0), 15, 0.2),
-        ("random senders", many_senders(30, 1.0, 100), 18, 1.0),
-        ("all at once", [(5.0 * turn, node) for turn in range(4) for node in range(100)], 30, 3.0),
+        ("one sender", one_sender(UNCOUNTED + ROUNDS, 1.0), 1, 10, 0.1),
+        ("random senders", many_senders(UNCOUNTED + ROUNDS, 1.0, 100), 1, 18, 0.5),
+        ("all at once", [(5.0 * turn, node) for turn in range(UNCOUNTED + 5) for node in range(100)], 100, 30, 2.0),
     ],
 )
-def test_a_hundred_nodes_keep_the_limits_of_iroh_gossip_s_own_tests(
-    name: str, publishes: list[tuple[float, int]], ldh: int, rmr: float
+def test_a_hundred_nodes_keep_limits_below_those_of_iroh_gossip_s_own_tests(
+    name: str, publishes: list[tuple[float, int]], each: int, ldh: int, rmr: float, hyparview: bool
 ) -> None:
-    run = play(publishes, PlumtreeConfig(), nodes=100)
-    spreads = run.spreads
-    last = [spread.ldh for spread in spreads]
-    print(f"{name}: RMR {fmean(spread.rmr for spread in spreads):.3f}, LDH {fmean(last):.1f}, max {max(last)}")
-    all_reached(run, 100)
-    assert fmean(spread.ldh for spread in spreads) < ldh
-    assert fmean(spread.rmr for spread in spreads) < rmr
+    """Of each round the largest hop and the redundancy of all its messages; then the mean over rounds, as iroh-gossip does it.
+
+    A round is one message or, all at once, one of each node. Three rounds come before those that count: the first is the
+    flood that builds the tree, and its RMR of 3 alone would be a tenth of thirty rounds. iroh-gossip counts from the first
+    on and allows LDH 15, 18 and 30 and RMR 0.2, 1 and 3.
+    """
+    for seed in range(1, 5):
+        run = play(publishes, PlumtreeConfig(), nodes=100, seed=seed, hyparview=hyparview)
+        rounds = [run.spreads[start : start + each] for start in range(0, len(publishes), each)][UNCOUNTED:]
+        last = fmean(max(spread.ldh for spread in spreads) for spreads in rounds)
+        redundant = fmean(fmean(spread.rmr for spread in spreads) for spreads in rounds)
+        print(f"{name}, seed {seed}: LDH {last:.1f}, RMR {redundant:.3f}")
+        all_reached(run, 100)
+        assert (last < ldh, redundant < rmr) == (True, True)
 
 
 # Faults.
@@ -253,6 +298,24 @@ def test_with_every_twentieth_copy_lost_every_message_reaches_everybody() -> Non
     all_reached(run)
     assert fmean(spread.rmr for spread in run.spreads[1:]) < 0.6
     assert max(spread.last for spread in run.spreads) < 10 * SECOND
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_only_summaries_that_come_again_find_what_was_lost_where_nobody_announces(again: bool) -> None:
+    """A ring has no lazy link: who loses its copy hears of it from nobody else, and nothing comes after the last message."""
+    scenario = Scenario(
+        stack="static/plumtree",
+        nodes=40,
+        overlay={"graph": "ring"},
+        router={} if again else {"summary_every": 10**6 * SECOND},
+        window=90.0,
+        workload=Workload(messages=40, rate=2.0),
+        faults=(Loss(p=0.05),),
+    )
+    note_replay(command(scenario))
+    result = run_scenario(scenario)
+    print(f"5% loss on a ring, summaries again {again}: reliability {result['reliability']:.4f}")
+    assert (result["reliability_min"] == 1.0) == again
 
 
 @pytest.mark.parametrize("summary", [True, False])
