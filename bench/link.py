@@ -76,7 +76,7 @@ def bench_link(messages: int, repetitions: int, *, rivals: bool = True, progress
     _check(messages, repetitions)
     tell = progress or (lambda share, word: None)
     tell(0.0, "py-libp2p")
-    python, about = _py_libp2p() if rivals else (None, "left out")
+    python, about = py_libp2p() if rivals else (None, "left out")
     names = [name for name, case in CASES.items() if python is not None or not case.rival]
     spent: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     for number in range(repetitions):
@@ -216,7 +216,7 @@ class Child:
         return lines[-1] if lines else f"exit {self._process.returncode}"
 
 
-def _py_libp2p() -> tuple[str | None, str]:
+def py_libp2p() -> tuple[str | None, str]:
     """The Python that has it, and its version; or None and why not. It is installed where the interop tests have theirs."""
     if not (ROOT / "tests" / "interop" / "foreign.py").exists():
         return None, "left out: only a source tree can install it"

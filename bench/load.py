@@ -187,7 +187,7 @@ async def run_host(links: int, count: int) -> None:
 
     async with open_host(Identity.new(), listen=["/ip4/127.0.0.1/tcp/0"], config=config) as host, run_stack(host, build):
         [hub] = hubs
-        before, cpu = _rss_kb(), time.process_time()
+        before, cpu = rss_kb(), time.process_time()
         say({"address": str(host.addresses[0])})
         await _word("go")
         began, wall = time.process_time(), time.monotonic()
@@ -199,7 +199,7 @@ async def run_host(links: int, count: int) -> None:
                 await trio.sleep(0.1)
         figures = {"links": len(host.links), "messages": hub.messages, "out_of_order": hub.out_of_order, "downs": hub.downs}
         costs = {"setup_cpu_s": began - cpu, "cpu_s": spent, "wall_s": lasted}
-        say({**figures, **costs, "rss_before_kb": before, "rss_after_kb": _rss_kb()})
+        say({**figures, **costs, "rss_before_kb": before, "rss_after_kb": rss_kb()})
         await _word("")
 
 
@@ -255,7 +255,7 @@ async def _word(due: str) -> None:
         raise WeftError(f"{due} was due from the bench, not {word!r}")
 
 
-def _rss_kb() -> int:
+def rss_kb() -> int:
     status = Path("/proc/self/status").read_text()
     return int(next(line for line in status.splitlines() if line.startswith("VmRSS:")).split()[1])
 

@@ -257,7 +257,8 @@ def _contradictions(scenario: Scenario) -> Iterator[tuple[str, str]]:
         yield "duration", f"is {scenario.duration}; it must be at least the warmup, {scenario.warmup}"
     joined = (scenario.nodes - 1) * scenario.join_every
     if joined > scenario.warmup:
-        yield "join_every", f"is {scenario.join_every}; the last node would come at {joined:g} s, after the warmup, {scenario.warmup}"
+        late = f"the last node would come at {joined:g} s, after the warmup, {scenario.warmup}"
+        yield "join_every", f"is {scenario.join_every}; {late}"
     churn = scenario.churn
     if (churn.session or churn.correlated) and churn.start < joined:
         yield "churn.start", f"is {churn.start}; it must not be before the last node has come, at {joined:g} s"

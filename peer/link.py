@@ -398,8 +398,8 @@ class LiveLink:
         return bool(self._rest)
 
     def _write_some(self) -> bool:
-        """One chunk; false when there is nothing more to do now."""
-        waiting = self.source() if self.source is not None and self.yamux.pending < PENDING else False
+        """One chunk; false when there is nothing more to do now: then to ask again would cost as much as the chunk."""
+        waiting = self.source is not None and (self.yamux.pending >= PENDING or self.source())
         plain = self.yamux.take()
         self._wake_writers()
         if not plain:
@@ -412,7 +412,7 @@ class LiveLink:
         self._sent(self.wire.send_now(self._rest))
         if self._rest:
             self.owner.wait_writable(self)
-        return not self._rest
+        return not self._rest and (waiting or self.finishing is not None)
 
     def _sent(self, count: int) -> None:
         if count:

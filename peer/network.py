@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 
 class Half:
-    """One direction of a link; `ears` are the receiver's machines, by the sender's port."""
+    """One direction of a link; `ears` are the receiver's machines, by the sender's port, `watched` is when its end looks
+    whether it is idle."""
 
-    __slots__ = ("clock", "ears", "incarnation", "source", "target", "trouble", "twin")
+    __slots__ = ("clock", "ears", "incarnation", "source", "target", "trouble", "twin", "watched")
 
     def __init__(self, source: int, target: SimNode, ears: Sequence[Machine], incarnation: int) -> None:
         self.source = source
@@ -36,6 +37,7 @@ class Half:
         self.clock = 0
         self.trouble: Trouble | None = None
         self.twin: Half = self
+        self.watched = 0
 
     def suffer(self, trouble: Trouble | None) -> None:
         self.trouble = trouble

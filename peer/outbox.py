@@ -74,7 +74,7 @@ class Outlet:
             self._rest = data[sent:]
             if self._rest:
                 return False
-        return not queue
+        return not queue and not self._rest
 
     def _batch(self, queue: deque[Parcel]) -> bytes:
         parcels, size = [], 0
@@ -112,14 +112,14 @@ class Outbox:
     def fill(self) -> bool:
         """Urgent first, of all machines; true while something must wait."""
         waiting = False
+        busy = [outlet for outlet in self.outlets if outlet.waiting]
         try:
-            for lane in range(LANES):
-                for outlet in self.outlets:
-                    if outlet.waiting:
-                        waiting |= not outlet.leave(lane)
+            for lane in range(LANES) if busy else ():
+                for outlet in busy:
+                    waiting |= not outlet.leave(lane)
         except StreamError as error:
             self.link.close(str(error))
-        for outlet in self.outlets:
+        for outlet in busy:
             if outlet.waiting:
                 outlet.waited = True
             elif outlet.waited:

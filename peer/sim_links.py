@@ -3,14 +3,15 @@
 Dialling takes a round trip and may fail; the far end's link comes up half a round trip later; a close arrives after the
 data sent before it; a crash shows at the other end only after a detection delay, and the link is half-open until then.
 One link a pair: of two dials at once the first to end wins, and a new link replaces one that its other end has left.
-Bounds: PENDING messages wait for a dial to one peer.
+Bounds: PENDING messages wait for a dial to one peer. An idle link closes up to a LOOKS-th of that time late.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from peer.dispatch import about, told, twin
 from peer.errors import PeerError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from peer.sim import Simulator
 
 PENDING = 256
+LOOKS = 64  # in the time after which an idle link closes
 
 Waiting: TypeAlias = list[tuple[int, Freight]]
 Asked: TypeAlias = list[tuple[SimEnv, int]]
@@ -34,6 +36,7 @@ class Links:
         self.sim = sim
         self.behind_nat: dict[int, int] = {}
         self._incarnations = 0
+        self._watched: dict[int, dict[Half, None]] = {}  # links that nobody holds, by when they are looked at
         self._agreements: dict[tuple[object, object], tuple[tuple[str | None, ...], tuple[int, ...]]] = {}
 
     def hold(self, node: SimNode, peer: Peer, port: int) -> None:
@@ -163,7 +166,7 @@ class Links:
                 self.release(node, peer.id, port)
                 node.machines[port].link_down(peer.id, 0, "no common protocol")
         if peer.id not in node.holds:
-            self.sim.at(self.sim.now + self.sim.idle, self._idle, node, half)
+            self._watch(half, self.sim.now + self.sim.idle)
 
     def _tell_up(self, node: SimNode, port: int, half: Half, link: Link) -> None:
         self.sim.events += 1
@@ -177,6 +180,22 @@ class Links:
         for item in freight:
             self.sim.network.post(node, half, port, item)
 
+    def _watch(self, half: Half, due: int) -> None:
+        """Many at once, so that a link which closes before is forgotten: most are up for a message or two."""
+        every = max(1, self.sim.idle // LOOKS)
+        half.watched = -(-due // every) * every
+        if half.watched not in self._watched:
+            self._watched[half.watched] = {}
+            self.sim.at(half.watched, self._look, half.watched)
+        self._watched[half.watched][half] = None
+
+    def _unwatch(self, half: Half) -> None:
+        self._watched.get(half.watched, {}).pop(half, None)
+
+    def _look(self, t: int) -> None:
+        for half in self._watched.pop(t):
+            self._idle(half.twin.target, half)
+
     def _idle(self, node: SimNode, half: Half) -> None:
         """A link that nobody holds closes when nothing has used it for a while."""
         peer = half.target
@@ -186,11 +205,12 @@ class Links:
         if used + self.sim.idle <= self.sim.now:
             self.close(node, peer.id, "idle")
         else:
-            self.sim.at(used + self.sim.idle, self._idle, node, half)
+            self._watch(half, used + self.sim.idle)
 
     def close(self, node: SimNode, peer: Peer, reason: str) -> None:
         """From this end: nothing is taken in from now on, and the other end learns it after what was sent."""
         half = node.links.pop(peer)
+        self._unwatch(half)
         node.relinked()
         node.holds.pop(peer, None)
         half.twin.suffer(CLOSED)
@@ -215,26 +235,30 @@ class Links:
         else:
             self.sim.network.faults.closing.pop(half, None)
             self.lost(half.target, half.twin, "closed")
+            _part(half)
 
     def lost(self, node: SimNode, half: Half, reason: str) -> None:
         """This end of a link finds that the other is gone; `half` is the direction that it sends on."""
         peer = half.target.id
         if node.up and node.links.get(peer) is half:
             del node.links[peer]
+            self._unwatch(half)
             node.relinked()
             node.holds.pop(peer, None)
             _end(half)
             self.sim.network.faults.forget(half)
             self.sim.network.faults.forget(half.twin)
             self._tell_down(node, peer, half.incarnation, reason, self._asked(node, peer))
+            _part(half)
 
     def break_link(self, half: Half, reason: str) -> None:
         """Both ends at once, with what is in flight."""
         _end(half)
         self.sim.network.faults.forget(half)
         self.sim.network.faults.forget(half.twin)
-        self.lost(half.twin.target, half, reason)
-        self.lost(half.target, half.twin, reason)
+        there = half.twin
+        self.lost(there.target, half, reason)
+        self.lost(half.target, there, reason)
 
     def _tell_down(self, node: SimNode, peer: Peer, incarnation: int, reason: str, asked: Asked) -> None:
         if not node.up:
@@ -300,3 +324,18 @@ def _end(half: Half) -> None:
     """Nothing gets through any more, either way."""
     half.suffer(CLOSED)
     half.twin.suffer(CLOSED)
+
+
+def _gone() -> Half:
+    nobody: Any = SimpleNamespace(id=-1, links={}, up=False, troubled=False)
+    half = Half(-1, nobody, (), 0)
+    half.trouble = CLOSED
+    return half
+
+
+GONE = _gone()
+
+
+def _part(half: Half) -> None:
+    """Both ends have left it; as a cycle it would stay in memory, since no garbage is collected in a run."""
+    half.twin.twin, half.twin = GONE, GONE

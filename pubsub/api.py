@@ -44,6 +44,7 @@ from pubsub.subscription import Full, Subscription, message
 from pubsub.validate import CONCURRENCY, Answer, Judge, Validator
 
 PATIENCE_S = 0.05
+TURN = 8  # messages published before other tasks have their turn: they travel together, which halves what a burst costs
 
 Ordered: TypeAlias = Literal["none", "fifo"]
 
@@ -90,7 +91,8 @@ class Desk:
         if several:
             found = message(publication)
             self.counts["delivered"] += 1
-            self.counts["dropped"] += sum(not subscription.put(found) for subscription in several)
+            for subscription in several:
+                self.counts["dropped"] += not subscription.put(found)
 
     def joined(self, interest: Interest) -> None:
         if isinstance(interest, str):
@@ -115,11 +117,11 @@ class Desk:
 
     def _accept(self, topic: str, answer: Answer) -> None:
         """A subscription that waits makes the verdict wait, and with it the message."""
-        blocking = next((each for each in self.subscriptions.get(topic, ()) if each.blocks), None)
-        if blocking is None:
-            answer(Verdict.ACCEPT)
-        else:
-            blocking.when_there_is_room(partial(self._accept, topic, answer))
+        for subscription in self.subscriptions.get(topic, ()):
+            if subscription.blocks:
+                subscription.when_there_is_room(partial(self._accept, topic, answer))
+                return
+        answer(Verdict.ACCEPT)
 
 
 class PubSub:
@@ -134,6 +136,7 @@ class PubSub:
         self.router: Router = order.router
         self._order = order
         self.closed = False
+        self._published = 0
         self._desk = desk
         self._nursery = nursery
         self.router.overlay.watchers.append(desk)
@@ -215,13 +218,20 @@ class PubSub:
                 self._order.close(topic)
 
     async def publish(self, topic: str, data: bytes) -> str:
-        """Gives the message's id. Waits while too much has not left yet, and for own subscriptions that wait."""
+        """Gives the message's id. Waits while too much has not left yet, and for own subscriptions that wait.
+
+        It gives way to other tasks at the first call and at each TURN-th after it.
+        """
         self._check(topic)
         if not isinstance(data, bytes):
             raise UsageError(f"data is bytes, not {type(data).__name__}; a text is sent as text.encode()")
         if len(data) > self.config.size:
             raise UsageError(f"{len(data)} bytes are over the limit of {self.config.size} a message")
-        await trio.lowlevel.checkpoint()
+        if self._published % TURN == 0:
+            await trio.lowlevel.checkpoint()
+        else:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        self._published += 1
         for subscription in list(self._desk.subscriptions.get(topic, ())):
             await subscription.room()
         await self.flushed(self.config.backlog)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
-from functools import partial
-from typing import TypeAlias
+from functools import lru_cache, partial
+from typing import Any, TypeAlias, TypeVar
 
 from overlays import graphs
 from overlays.hyparview import HyParView, HyParViewConfig
@@ -27,6 +27,7 @@ from pubsub.signing import Signing
 Option: TypeAlias = bool | int | float | str
 Options: TypeAlias = dict[str, Option]
 Contacts: TypeAlias = Sequence[Peer]
+Config = TypeVar("Config")
 MakeOrder: TypeAlias = Callable[[Env, Router, App], Order]
 
 
@@ -146,8 +147,19 @@ def _build_static(env: Env, contacts: Contacts, options: Options, protocols: Seq
     return Static(env, contacts, protocols)
 
 
+def _config(kind: Callable[..., Config], options: Options) -> Config:
+    shared: Config = _shared(kind, tuple(options.items()))
+    return shared
+
+
+@lru_cache(maxsize=64)
+def _shared(kind: Callable[..., object], options: tuple[tuple[str, Option], ...]) -> Any:
+    """One for all nodes of a simulation."""
+    return kind(**dict(options))
+
+
 def _check_hyparview(options: Options, nodes: int) -> None:
-    HyParViewConfig(**options)  # type: ignore[arg-type]
+    _config(HyParViewConfig, options)
 
 
 def _introduce_hyparview(options: Options, nodes: int, rng: Rng, at_once: bool) -> Sequence[Contacts]:
@@ -160,15 +172,15 @@ def _admit_hyparview(options: Options, live: Sequence[int], rng: Rng) -> Contact
 
 
 def _build_hyparview(env: Env, contacts: Contacts, options: Options, protocols: Sequence[str]) -> Overlay:
-    return HyParView(env, contacts, HyParViewConfig(**options))  # type: ignore[arg-type]
+    return HyParView(env, contacts, _config(HyParViewConfig, options))
 
 
 def _check_xbot(options: Options, nodes: int) -> None:
-    XBotConfig(**options)  # type: ignore[arg-type]
+    _config(XBotConfig, options)
 
 
 def _build_xbot(env: Env, contacts: Contacts, options: Options, protocols: Sequence[str]) -> Overlay:
-    return XBot(env, contacts, XBotConfig(**options))  # type: ignore[arg-type]
+    return XBot(env, contacts, _config(XBotConfig, options))
 
 
 def _build_flood(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
@@ -176,7 +188,7 @@ def _build_flood(env: Env, overlay: Overlay, app: App, options: Options) -> Rout
 
 
 def _build_plumtree(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
-    return Plumtree(env, overlay, app, PlumtreeConfig(**options))  # type: ignore[arg-type]
+    return Plumtree(env, overlay, app, _config(PlumtreeConfig, options))
 
 
 OVERLAYS = {

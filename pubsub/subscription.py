@@ -3,23 +3,26 @@
 What happens when it is full has a name: `wait` holds the next message's verdict back until there is room, so that it is
 neither delivered nor passed on meanwhile; links are not slowed down, so when more wait than the router lets, later ones are
 lost, and counted as `refused`. `drop oldest` and `drop newest` lose one, and count it.
-Bounds: `buffer` messages, and with `wait` what was accepted before it was full.
+Bounds: `buffer` messages, and with `wait` what was accepted before it was full; the texts of AUTHORS peer ids.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import trio
 
 from peer.errors import UsageError
 from peer.ids import peer_text
+from peer.machine import Peer
 from pubsub.message import Publication
 from pubsub.rpc import sequence_number
 
 TURN = 64  # messages taken before other tasks have their turn
+AUTHORS = 1_024
 
 Full: TypeAlias = Literal["wait", "drop oldest", "drop newest"]
 
@@ -35,10 +38,15 @@ class Message(NamedTuple):
 
 
 def message(publication: Publication) -> Message:
-    source = publication.id.source
-    author = peer_text(source) if isinstance(source, bytes) else str(source)
+    author = _author(publication.id.source)
     key = f"{author}-{sequence_number(publication.id).hex()}"
     return Message(publication.topic, publication.data, author, key, publication)
+
+
+@lru_cache(AUTHORS)
+def _author(source: Peer) -> str:
+    """Kept, since base58 costs more than handing a message over."""
+    return peer_text(source) if isinstance(source, bytes) else str(source)
 
 
 class Subscription:
@@ -56,7 +64,7 @@ class Subscription:
         self._when_full = when_full
         self._buffer: deque[Message] = deque()
         self._open = True
-        self._changed = trio.Event()
+        self._changed: trio.Event | None = None  # while somebody waits for it
         self._waiting: deque[Callable[[], None]] = deque()
 
     def __aiter__(self) -> Subscription:
@@ -64,14 +72,14 @@ class Subscription:
 
     async def __anext__(self) -> Message:
         self._taken += 1
-        if not self._buffer or self._taken % TURN == 0:
+        if self._taken % TURN == 0 or not (self._buffer or self._open):
             await trio.lowlevel.checkpoint()  # at each message it would be slower than a busy link, and lose what comes
-        else:
+        elif self._buffer:  # else the wait below is a checkpoint
             await trio.lowlevel.checkpoint_if_cancelled()
         while not self._buffer:
             if not self._open:
                 raise StopAsyncIteration
-            await self._changed.wait()
+            await self._until_changed()
         found = self._buffer.popleft()
         self._stir()
         return found
@@ -90,7 +98,7 @@ class Subscription:
 
     async def room(self) -> None:
         while self.blocks:
-            await self._changed.wait()
+            await self._until_changed()
 
     def put(self, found: Message) -> bool:
         """False when a message was lost by it."""
@@ -108,8 +116,14 @@ class Subscription:
         self._open = False
         self._stir()
 
+    async def _until_changed(self) -> None:
+        if self._changed is None:
+            self._changed = trio.Event()
+        await self._changed.wait()
+
     def _stir(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
         while self._waiting and not self.blocks:
             self._waiting.popleft()()

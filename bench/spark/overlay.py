@@ -33,8 +33,8 @@ PLAIN, ROUNDS = 16, 200
 SHORTCUTS = 128  # ways of two shortcuts that a doubling may look at, a node on average
 WEDGES = 2_000_000  # about two seconds a graph
 FIGURES = (
-    *("nodes", "edges", "degree_mean", "degree_min", "degree_max", "degree_full", "symmetry", "clustering", "path_mean", "path_max"),
-    *("components", "largest_share"),
+    *("nodes", "edges", "degree_mean", "degree_min", "degree_max", "degree_full", "symmetry", "clustering"),
+    *("path_mean", "path_max", "components", "largest_share"),
 )
 
 

@@ -55,6 +55,7 @@ async def test_a_message_goes_through_a_node_that_has_not_joined_and_comes_once(
     with trio.fail_after(DEADLINE_S):
         async with listening() as middle, near(middle) as a, near(middle) as b, a.subscribe("news", buffer=100) as messages:
             await middle.neighbors_up(2)
+            await b.neighbors_up()
             sent = [await b.publish("news", b"%d" % number) for number in range(50)]
             heard = await take(messages, 50)
             assert len(messages) == 0

@@ -1,0 +1,218 @@
+"""`weft bench live`: what a delivery costs in a network of real nodes, beside py-libp2p's GossipSub.
+
+All nodes of a case are in one process, on loopback, with Noise, Yamux and signed messages; every node subscribes to one topic,
+and they publish in turn. The cases take turns, each in a process of its own, so that a busy machine is busy for all: CPU time,
+of the whole process, is what counts, and of that the ratio inside a repetition. What is measured when: `bench.live_side`.
+
+`weft` is what `PubSub.open` gives by default, HyParView and Plumtree. GossipSub sends a message over most links of its graph,
+so `weft flood` is beside it: floodsub on the same graph, a ring and random links, DEGREE links a node in the mean. py-libp2p is
+tuned (`bench/rivals/py_libp2p_live.py`): as it comes it loses most of a burst. It takes a tenth of the messages, since it
+is so much slower, and the rate is one that it can hold.
+
+`--profile` says instead which part of weft takes which share of the CPU time of a burst, as `weft bench link --profile` does.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from random import Random
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from bench.link import Child, py_libp2p
+from bench.live_side import NUMBER, Plan, part_of
+from bench.show import Report
+from peer.errors import UsageError, WeftError
+
+RIVAL = Path(__file__).resolve().parent / "rivals" / "py_libp2p_live.py"
+DEGREE = 6
+LEAST = 20
+NODES = range(2, 101)
+SIZES = range(NUMBER, (1 << 16) + 1)
+
+
+@dataclass(frozen=True)
+class Case:
+    """`share` of the messages asked for; without a stack it is a rival's."""
+
+    stack: str = ""
+    share: float = 1.0
+
+
+CASES = {"weft": Case("hyparview/plumtree"), "weft flood": Case("static/flood"), "py-libp2p": Case(share=0.1)}
+
+RATIOS = {"py-libp2p / weft": 30.0, "py-libp2p / weft flood": None}  # of CPU time a delivery, and what is aimed at
+
+
+@dataclass(frozen=True)
+class LiveConfig:
+    nodes: int = 20
+    messages: int = 500
+    sizes: tuple[int, ...] = (100, 1024)
+    rate: float = 2.0  # a second
+    seconds: float = 10.0  # at that rate
+    repetitions: int = 3
+    rivals: bool = True
+
+    def __post_init__(self) -> None:
+        if self.nodes not in NODES or self.messages < LEAST or self.repetitions < 1:
+            raise UsageError(f"{NODES[0]} to {NODES[-1]} nodes, at least {LEAST} messages and one repetition")
+        if not self.sizes or any(size not in SIZES for size in self.sizes):
+            raise UsageError(f"a message has {SIZES[0]} to {SIZES[-1]} bytes")
+        if not (self.rate > 0 and self.seconds * self.rate >= 1):
+            raise UsageError("--rate is above 0, and --seconds long enough for one message")
+
+
+QUICK = LiveConfig(nodes=6, messages=60, sizes=(100,), seconds=2.0, repetitions=1)
+
+
+def bench_live(config: LiveConfig, *, progress: Report | None = None) -> dict[str, Any]:
+    """All cases; WeftError when one of them fails. Where py-libp2p cannot be installed, `rivals` says why."""
+    tell = progress or (lambda share, word: None)
+    tell(0.0, "py-libp2p")
+    python, about = py_libp2p() if config.rivals else (None, "left out")
+    cases = [(name, size) for size in config.sizes for name, case in CASES.items() if case.stack or python is not None]
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {case: [] for case in cases}
+    for number in range(config.repetitions):
+        for place, (name, size) in enumerate(cases):
+            tell((number + place / len(cases)) / config.repetitions, f"{name}, {size} B")
+            found[name, size].append(_once(name, plan_of(config, name, size), python))
+    return {
+        **{name: getattr(config, name) for name in ("nodes", "rate", "seconds", "repetitions")},
+        "links": len(graph(config.nodes)),
+        "rivals": {"py-libp2p": about},
+        "cases": {_label(name, size): _figures(name, size, runs, config.nodes) for (name, size), runs in found.items()},
+        "ratios": _ratios(found),
+    }
+
+
+def profile_live(config: LiveConfig, *, progress: Report | None = None) -> dict[str, Any]:
+    """Of each weft case, how many microseconds of CPU time a delivery takes in each part, and in each function."""
+    tell = progress or (lambda share, word: None)
+    cases = [(name, size) for size in config.sizes for name, case in CASES.items() if case.stack]
+    samples: dict[str, Counter[str]] = {_label(*case): Counter() for case in cases}
+    spent: dict[str, list[float]] = {_label(*case): [] for case in cases}
+    for number in range(config.repetitions):
+        for place, (name, size) in enumerate(cases):
+            tell((number + place / len(cases)) / config.repetitions, f"{name}, {size} B")
+            run = _once(name, plan_of(config, name, size, profiled=True), None)
+            samples[_label(name, size)].update(run["burst"]["samples"])
+            spent[_label(name, size)].append(_cpu_us(run))
+    return {
+        "nodes": config.nodes,
+        "repetitions": config.repetitions,
+        "samples": {case: several.total() for case, several in samples.items()},
+        "cpu_us": {case: median(several) for case, several in spent.items()},
+        "parts": {case: _shared_out(_by_part(several), median(spent[case])) for case, several in samples.items()},
+        "functions": {case: _shared_out(several, median(spent[case])) for case, several in samples.items()},
+    }
+
+
+def plan_of(config: LiveConfig, name: str, size: int, *, profiled: bool = False) -> Plan:
+    case, paced = CASES[name], int(config.rate * config.seconds)
+    burst = max(LEAST, round(config.messages * case.share))
+    return Plan(case.stack, config.nodes, graph(config.nodes), size, config.nodes, burst, config.rate, paced, profiled)
+
+
+def graph(nodes: int) -> tuple[tuple[int, int], ...]:
+    """A ring and random links; the same each time. The lower number stands first."""
+    rng = Random(1)
+    edges = {(min(a, b), max(a, b)) for a, b in ((number, (number + 1) % nodes) for number in range(nodes))}
+    while len(edges) < min(nodes * DEGREE, nodes * (nodes - 1)) // 2:
+        a, b = sorted(rng.sample(range(nodes), 2))
+        edges.add((a, b))
+    return tuple(sorted(edges))
+
+
+def rows(result: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(result["cases"].values())
+
+
+def ratio_rows(result: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"CPU time": name, **figures} for name, figures in result["ratios"].items()]
+
+
+def profile_rows(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """One row a part, in microseconds a delivery, then their sum and the number of samples; the JSON has each function too."""
+    cases = result["parts"]
+    first = next(iter(cases.values()))
+    parts = sorted({part for found in cases.values() for part in found}, key=lambda part: -first.get(part, 0.0))
+    table = [{"us a delivery": part} | {case: round(found.get(part, 0.0), 1) for case, found in cases.items()} for part in parts]
+    return [*table, {"us a delivery": "all", **result["cpu_us"]}, {"us a delivery": "samples", **result["samples"]}]
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value with at least that share at or below it."""
+    return sorted(values)[ceil(share * len(values)) - 1]
+
+
+def _once(name: str, plan: Plan, python: str | None) -> dict[str, Any]:
+    command = [sys.executable, "-m", "bench.live_side"] if CASES[name].stack else [str(python), "-I", str(RIVAL)]
+    with Child([*command, msgspec.json.encode(plan).decode()]) as child:
+        run = child.hear()
+    if not (run["burst"]["deliveries"] and run["paced"]["deliveries"]):
+        raise WeftError(f"{name}: nothing was delivered")
+    return run
+
+
+def _label(name: str, size: int) -> str:
+    return f"{name}, {size} B"
+
+
+def _figures(name: str, size: int, runs: Sequence[dict[str, Any]], nodes: int) -> dict[str, Any]:
+    """Medians of the repetitions; of what was delivered, the least."""
+    spent = [_cpu_us(run) for run in runs]
+    return {
+        "case": name,
+        "size": size,
+        "cpu_us": median(spent),
+        "least": min(spent),
+        "most": max(spent),
+        "deliveries_s": median(run["burst"]["deliveries"] / run["burst"]["wall_s"] for run in runs),
+        "burst": runs[0]["burst"]["due"],
+        "delivered": min(_delivered(run["burst"]) for run in runs),
+        "p50_ms": median(percentile(run["paced"]["ms"], 0.5) for run in runs),
+        "p99_ms": median(percentile(run["paced"]["ms"], 0.99) for run in runs),
+        "at_rate": min(_delivered(run["paced"]) for run in runs),
+        "doubled": max(run[part]["doubled"] for run in runs for part in ("burst", "paced")),
+        "kb_a_node": median((run["rss_kb"] - run["base_kb"]) / nodes for run in runs),
+        "up_s": median(run["up_s"] for run in runs),
+    }
+
+
+def _cpu_us(run: dict[str, Any]) -> float:
+    return 1e6 * float(run["burst"]["cpu_s"]) / int(run["burst"]["deliveries"])
+
+
+def _delivered(part: dict[str, Any]) -> float:
+    return float(part["deliveries"]) / int(part["due"])
+
+
+def _ratios(found: dict[tuple[str, int], list[dict[str, Any]]]) -> dict[str, dict[str, float | None]]:
+    """How many times the CPU time of weft, inside each repetition; then the median, the least and the most."""
+    ratios: dict[str, dict[str, float | None]] = {}
+    for size in dict.fromkeys(size for _, size in found):
+        for name, aim in RATIOS.items():
+            theirs, ours = ((side, size) for side in name.split(" / "))
+            if theirs in found:
+                each = [_cpu_us(a) / _cpu_us(b) for a, b in zip(found[theirs], found[ours], strict=True)]
+                ratios[_label(name, size)] = {"median": median(each), "least": min(each), "most": max(each), "aim": aim}
+    return ratios
+
+
+def _by_part(samples: Counter[str]) -> Counter[str]:
+    parts: Counter[str] = Counter()
+    for function, count in samples.items():
+        parts[part_of(*function.split(":"))] += count
+    return parts
+
+
+def _shared_out(samples: Counter[str], cpu_us: float) -> dict[str, float]:
+    return {name: cpu_us * count / samples.total() for name, count in samples.most_common()}

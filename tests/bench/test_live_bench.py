@@ -1,0 +1,226 @@
+"""`weft bench live` in small: every delivery is counted once, losses are told, figures fit together; no time is judged."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from bench import live, live_side
+from bench.cli import main
+from bench.live import LiveConfig
+from bench.live_side import NUMBER, Plan, Run, Tally
+from peer.errors import WeftError
+
+NODES = 4
+SMALL = ("--nodes", str(NODES), "--messages", "20", "--size", "100", "--rate", "20", "--seconds", "0.5", "--repetitions", "1")
+OURS = [f"{name}, 100 B" for name, case in live.CASES.items() if case.stack]
+
+
+def check_cases(result: dict[str, Any], names: list[str]) -> None:
+    assert list(result["cases"]) == names
+    for figures in result["cases"].values():
+        assert figures["burst"] == 20 * (NODES - 1)
+        assert figures["delivered"] == figures["at_rate"] == 1
+        assert figures["doubled"] == 0
+        assert 0 < figures["p50_ms"] <= figures["p99_ms"]
+        assert 0 < figures["least"] == figures["cpu_us"] == figures["most"]
+        assert figures["deliveries_s"] > 0
+
+
+def test_every_weft_case_delivers_every_message_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "live", *SMALL, "--no-rivals", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    check_cases(result, OURS)
+    assert (result["nodes"], result["links"], result["ratios"]) == (NODES, 6, {})
+    assert result["rivals"] == {"py-libp2p": "left out"}
+
+
+@pytest.mark.slow
+def test_py_libp2p_is_measured_beside(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "live", *SMALL]) == 0
+    shown = capsys.readouterr().out
+    assert "py-libp2p: 0.8" in shown and "py-libp2p / weft, 100 B" in shown
+    result = live.bench_live(LiveConfig(NODES, 20, (100,), 20.0, 0.5, 1))
+    check_cases(result, [*OURS, "py-libp2p, 100 B"])
+    for name, ratio in result["ratios"].items():
+        theirs, ours = (result["cases"][f"{side}, 100 B"]["cpu_us"] for side in name.removesuffix(", 100 B").split(" / "))
+        assert ratio["median"] == ratio["least"] == ratio["most"] == pytest.approx(theirs / ours)
+
+
+def test_a_profile_shares_out_the_whole_time_of_each_case() -> None:
+    config = LiveConfig(NODES, 300, (100,), 20.0, 0.1, 1)
+    result = live.profile_live(config)
+    assert list(result["parts"]) == OURS
+    for case, parts in result["parts"].items():
+        assert result["samples"][case] > 0
+        for shares in (parts, result["functions"][case]):
+            assert sum(shares.values()) == pytest.approx(result["cpu_us"][case])
+        assert parts["signatures"] > 0
+    rows = live.profile_rows(result)
+    assert [row["us a delivery"] for row in rows[-2:]] == ["all", "samples"]
+
+
+# Counting.
+
+
+def data(number: int) -> bytes:
+    return number.to_bytes(NUMBER) + b"rest"
+
+
+def test_a_tally_counts_each_message_once_a_node_but_its_publisher() -> None:
+    tally, full = Tally(nodes=3, first=3, count=2), []
+    tally.full = lambda: full.append(tally.deliveries)
+    for node in range(3):
+        tally.took(node, data(3))
+        tally.took(node, data(4))
+    assert (tally.deliveries, tally.due, tally.doubled, len(tally.ms), full) == (4, 4, 0, 4, [4])
+    tally.took(1, data(3))
+    assert (tally.deliveries, tally.doubled) == (4, 1)
+
+
+def test_a_tally_takes_no_message_of_another_part() -> None:
+    tally = Tally(nodes=3, first=3, count=2)
+    for number in (0, 2, 5, 6):
+        tally.took(1, data(number))
+    assert (tally.deliveries, tally.doubled) == (0, 0)
+
+
+class Network:
+    """Hands every message to all nodes but those that `loses` names, as `Run` sees it."""
+
+    def __init__(self, plan: Plan, loses: tuple[int, ...] = ()) -> None:
+        self.run = Run(plan, self.publish)
+        self.nodes = [node for node in range(plan.nodes) if node not in loses]
+        self.published: list[tuple[int, float, int]] = []
+
+    async def publish(self, node: int, message: bytes) -> None:
+        await trio.lowlevel.checkpoint()
+        self.published.append((node, trio.current_time(), len(message)))
+        for other in self.nodes:
+            self.run.tally.took(other, message)
+
+
+PLAN = Plan("static/flood", nodes=3, edges=(), size=10, warmup=2, burst=5, rate=4.0, paced=3)
+
+
+async def test_nodes_publish_in_turn_messages_of_the_size_and_at_the_rate(autojump_clock: MockClock) -> None:
+    network = Network(PLAN)
+    await network.run.warm_up()
+    begun = trio.current_time()
+    paced = await network.run.paced()
+    assert [at - begun for _, at, _ in network.published[2:]] == [0.0, 0.25, 0.5]
+    burst = await network.run.burst()
+    assert (paced["deliveries"], burst["deliveries"], len(paced["ms"])) == (6, 10, 6)
+    assert [node for node, _, _ in network.published] == [number % 3 for number in range(2 + 3 + 5)]
+    assert {size for _, _, size in network.published} == {10}
+
+
+async def test_what_does_not_come_is_lost_after_a_while(autojump_clock: MockClock) -> None:
+    network = Network(PLAN, loses=(2,))
+    begun = trio.current_time()
+    burst = await network.run.burst()
+    assert trio.current_time() - begun == pytest.approx(live_side.PATIENCE_S, abs=2 * live_side.POLL_S)
+    assert (burst["deliveries"], burst["due"]) == (6, 10)  # node 2 misses four, and published one
+
+
+# Figures.
+
+
+def a_run(cpu_s: float, deliveries: int = 100, ms: tuple[float, ...] = (1.0, 2.0, 3.0)) -> dict[str, Any]:
+    part = {"due": 100, "deliveries": deliveries, "doubled": 0, "cpu_s": cpu_s, "wall_s": 2.0, "ms": list(ms), "samples": {}}
+    return {"up_s": 1.0, "base_kb": 1_000, "rss_kb": 3_000, "burst": part, "paced": part}
+
+
+def fake_runs(monkeypatch: pytest.MonkeyPatch, runs: dict[str, list[dict[str, Any]]]) -> None:
+    monkeypatch.setattr(live, "_once", lambda name, plan, python: runs[name].pop(0))
+    monkeypatch.setattr(live, "py_libp2p", lambda: ("python", "0.8.1"))
+
+
+def test_figures_are_medians_and_ratios_those_inside_a_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
+    weft = [a_run(0.01), a_run(0.02, deliveries=50), a_run(0.03)]
+    theirs = [a_run(0.1), a_run(0.8), a_run(0.9)]
+    fake_runs(monkeypatch, {"weft": weft, "weft flood": [a_run(0.01)] * 3, "py-libp2p": theirs})
+    result = live.bench_live(LiveConfig(nodes=20, sizes=(100,), repetitions=3))
+    figures = result["cases"]["weft, 100 B"]
+    assert (figures["least"], figures["cpu_us"], figures["most"]) == pytest.approx((100, 300, 400))
+    assert (figures["deliveries_s"], figures["delivered"], figures["kb_a_node"]) == (50, 0.5, 100)
+    assert (figures["p50_ms"], figures["p99_ms"]) == (2.0, 3.0)
+    assert result["ratios"]["py-libp2p / weft, 100 B"] == {"least": 10, "median": 20, "most": pytest.approx(30), "aim": 30}
+    assert [row["case"] for row in live.rows(result)] == list(live.CASES)
+    assert [row["CPU time"] for row in live.ratio_rows(result)] == list(result["ratios"])
+
+
+@pytest.mark.parametrize(("share", "value"), [(0.5, 2.0), (0.51, 3.0), (0.99, 4.0), (0.25, 1.0)])
+def test_a_percentile_is_the_smallest_value_with_that_share_at_or_below(share: float, value: float) -> None:
+    assert live.percentile([3.0, 1.0, 4.0, 2.0], share) == value
+
+
+@pytest.mark.parametrize(("nodes", "links"), [(2, 1), (4, 6), (7, 21), (20, 60)])
+def test_the_graph_is_a_ring_with_six_links_a_node_where_there_are_as_many(nodes: int, links: int) -> None:
+    edges = live.graph(nodes)
+    assert len(set(edges)) == len(edges) == links
+    assert all(0 <= low < high < nodes for low, high in edges)
+    assert all((min(a, b), max(a, b)) in edges for a, b in ((node, (node + 1) % nodes) for node in range(nodes)))
+    assert live.graph(nodes) == edges
+
+
+def test_a_static_overlay_dials_each_link_once_and_others_the_first_node() -> None:
+    plan = Plan("static/flood", 4, ((0, 1), (0, 3), (1, 2), (2, 3)), 100, 0, 1, 1.0, 1)
+    assert [live_side.contacts(plan, node) for node in range(4)] == [[], [0], [1], [0, 2]]
+    assert [live_side.contacts(live.plan_of(LiveConfig(), "weft", 100), node) for node in range(3)] == [[], [0], [0]]
+
+
+@pytest.mark.parametrize("part", ["burst", "paced"])
+def test_a_case_that_delivers_nothing_ends_the_bench(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent:
+        def __init__(self, command: list[str]) -> None: ...
+        def __enter__(self) -> Silent:
+            return self
+
+        def __exit__(self, *error: object) -> None: ...
+        def hear(self) -> dict[str, Any]:
+            return a_run(0.1) | {part: a_run(0.1, deliveries=0)[part]}
+
+    monkeypatch.setattr(live, "Child", Silent)
+    with pytest.raises(WeftError, match="weft: nothing was delivered"):
+        live.bench_live(LiveConfig(rivals=False))
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "part"),
+    [
+        ("peer.ids", "PublicKey.verify", "signatures"),
+        ("pubsub.plumtree", "Plumtree._push", "router"),
+        ("pubsub.subscription", "Subscription.put", "api"),
+        ("peer.noise", "Channel.seal", "cipher"),
+        ("socket", "socket.accept", "other"),
+    ],
+)
+def test_a_function_belongs_to_a_part(module: str, function: str, part: str) -> None:
+    assert live_side.part_of(module, function) == part
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "problem"),
+    [
+        ("--nodes", "1", "2 to 100 nodes"),
+        ("--nodes", "101", "2 to 100 nodes"),
+        ("--messages", "19", "at least 20 messages"),
+        ("--repetitions", "0", "one repetition"),
+        ("--size", "3", "4 to 65536 bytes"),
+        ("--size", "65537", "4 to 65536 bytes"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(flag: str, value: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "live", flag, value]) == 2
+    assert problem in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("rate", "seconds"), [("0", "10"), ("2", "0.4"), ("-1", "-5"), ("nan", "1")])
+def test_a_rate_must_bring_one_message_at_least(rate: str, seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "live", "--rate", rate, "--seconds", seconds]) == 2
+    assert "--rate is above 0" in capsys.readouterr().err
