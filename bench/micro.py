@@ -55,8 +55,8 @@ class Case:
 CASES = {
     "flood-10000": Case(),
     "flood-10000-send": Case(draw="send"),
-    "plumtree-10000": Case(stack="hyparview/plumtree", rounds=1),
-    "plumtree-1000": Case(stack="hyparview/plumtree", nodes=1_000, messages=500, rounds=3),
+    "plumtree-10000": Case(stack="hyparview/plumtree", messages=10, rounds=1),
+    "plumtree-1000": Case(stack="hyparview/plumtree", nodes=1_000, messages=100, rounds=3),
     "flood-1000": Case(nodes=1_000, messages=500),
     "flood-1000-send": Case(nodes=1_000, messages=500, draw="send"),
     "flood-1000-counters": Case(nodes=1_000, messages=100, watch="counters"),

@@ -78,6 +78,8 @@ def refusal(tmp_path: Path, text: str) -> str:
         ("[workload]\ninterests = 2", "workload.interests", "workload.topics at most, 1"),
         ("[network]\ncodec = 1", "network.codec", "true or false"),
         ("[churn]\ncorrelated = 2", "churn.correlated", "a number from 0 to 1"),
+        ("join_every = 1.0", "join_every", "would come at 99 s, after the warmup, 5.0"),
+        ("warmup = 100.0\njoin_every = 1.0\n[churn]\nsession = 9", "churn.start", "before the last node has come, at 99 s"),
         ("[churn]\nstart = 9\nstop = 8", "churn.stop", "at least churn.start, 9.0"),
         ("[trace]\nlevel = 'all'", "trace.level", "allowed: default, full, none"),
         ("[trace]\nkinds = ['publis']", "trace.kinds", 'did you mean "publish"?'),

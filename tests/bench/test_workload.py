@@ -21,7 +21,7 @@ from peer import faults
 from peer.latency import Constant
 from peer.machine import SECOND, Lane, MessageId, Peer
 from peer.sim import Simulator
-from peer.trace import JOINED, LEAVE, LINK_DOWN, NODE_DOWN, NODE_UP, PUBLISH, Tracer
+from peer.trace import DELIVER, JOINED, LEAVE, LINK_DOWN, NODE_DOWN, NODE_UP, PUBLISH, Tracer
 from pubsub import stacks
 from tests.conftest import note_replay
 
@@ -69,7 +69,7 @@ def play(until: float = 0.0, **keys: Any) -> Played:
     tracer = Tracer(observer=rows)
     sim = build(scenario, tracer)
     workload = Workload(scenario, stacks.find(scenario.stack, scenario.overlay, scenario.router), sim)
-    workload.start(workload.stack.introduce(scenario.nodes, sim.stream("overlay")))
+    workload.start(workload.stack.introduce(scenario.nodes, sim.stream("overlay"), at_once=not scenario.join_every))
     sim.inject(faults.settle(scenario.faults, range(scenario.nodes), sim.stream("faults")))
     last = workload.schedule()
     sim.run(max(round(until * SECOND), last + SECOND))
@@ -79,6 +79,14 @@ def play(until: float = 0.0, **keys: Any) -> Played:
 def within(count: float, expected: float, deviations: float = 4.0, variance: float | None = None) -> bool:
     """As near as chance allows, for a count whose variance is its mean unless told otherwise."""
     return abs(count - expected) <= deviations * math.sqrt(expected if variance is None else variance)
+
+
+def test_nodes_come_up_one_after_the_other_and_each_subscribes_when_it_comes() -> None:
+    played = play(join_every=0.25, warmup=5.0, workload=Work(messages=1))
+    moments = {number: number * SECOND // 4 for number in range(20)}
+    assert {row.node: row.t for row in played.rows.of(NODE_UP)} == moments
+    assert {row.node: row.t for row in played.rows.of(JOINED)} == moments
+    assert len(played.rows.of(DELIVER)) == 20, "a ring that grew is a ring"
 
 
 # Subscribers and publishers.

@@ -401,6 +401,25 @@ def test_a_slot_that_a_disconnect_leaves_is_refilled_at_once() -> None:
     assert bench.hear(2, Disconnect(True, MADE_ROOM)) == [(8, Neighbor(PeerInfo(0), 1, False))]
 
 
+def test_by_the_paper_s_rule_it_is_refilled_in_the_next_cycle_but_that_of_a_dead_peer_at_once() -> None:
+    bench = full(config=replace(STILL, refill_at_once=False, shuffle_every=SECOND))
+    bench.know(8, 9)
+    assert bench.hear(2, Disconnect(True, MADE_ROOM)) == []
+    bench.env.advance(SECOND)
+    assert len(of(Neighbor, bench.env.take())) == 1
+    other = full(config=replace(STILL, refill_at_once=False))
+    other.know(8)
+    other.down(2, other.machine.links[2])
+    assert of(Neighbor, other.env.take()) == [8]
+
+
+def test_with_probes_off_no_known_peer_is_asked_while_the_view_is_full() -> None:
+    bench = full(config=replace(STILL, probe_every=0))
+    bench.know(8, 9)
+    bench.env.advance(3_600 * SECOND)
+    assert of(Neighbor, bench.env.take()) == []
+
+
 def test_an_isolated_node_joins_again_when_its_passive_view_is_empty() -> None:
     bench = Bench(7, started=False)
     bench.befriend(1)

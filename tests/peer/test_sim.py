@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from peer import faults, latency
 from peer.errors import PeerError, UsageError
 from peer.latency import Constant, Uniform
 from peer.machine import MS, SECOND, Build, Env, Lane, Link, Machine, Message, MessageId, Peer, PeerInfo, Reply, answers, upon
+from peer.network import Half
 from peer.sim import Simulator
 from peer.trace import Tracer
 from tests.conftest import note_replay
@@ -573,6 +575,32 @@ def test_a_link_that_nobody_holds_closes_when_it_was_idle_for_a_while(draw: Any)
     sim.run(30 * SECOND)
     assert len(a.downs) == len(b.downs) == 1
     assert {reason for *_, reason in a.downs + b.downs} == {"idle", "closed"}
+
+
+def test_links_that_are_over_leave_nothing_for_the_collector() -> None:
+    """None runs in a simulation, and an overlay makes links by the hundred thousand."""
+    sim = Simulator(latency=Constant(ms=50.0), idle=SECOND, detection=SECOND)
+    a, b, c, _ = probes(sim, 4)
+    sim.run(SECOND)
+    gc.collect()
+    gc.disable()
+    try:
+        a.env.send(1, Word("idle"))
+        for peer in (1, 2):
+            b.env.connect(peer)
+            c.env.connect(peer)
+        c.env.connect(3)
+        sim.run(2 * SECOND)
+        sim.crash(3)
+        sim.inject([faults.Reset(at=2.5, share=0.5)])
+        for peer in (1, 2):
+            b.env.disconnect(peer)
+            c.env.disconnect(peer)
+        sim.run(30 * SECOND)
+        assert not any(node.links for node in sim.nodes.values())
+        assert not [half for half in gc.get_objects() if isinstance(half, Half) and half.source >= 0]
+    finally:
+        gc.enable()
 
 
 @DRAWS

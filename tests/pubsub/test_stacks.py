@@ -99,6 +99,16 @@ def test_each_edge_of_the_graph_is_dialled_from_its_lower_end() -> None:
     assert [(a, b) for a, peers in enumerate(contacts) for b in peers] == edges
 
 
+@pytest.mark.parametrize("name", ["static/flood", "hyparview/plumtree"])
+def test_who_comes_one_after_the_other_is_introduced_to_earlier_ones_only(name: str) -> None:
+    stack = stacks.find(name, {}, {})
+    contacts = stack.introduce(30, Random(5), at_once=False)
+    assert len(contacts) == 30
+    assert contacts[0] == ()
+    assert all(isinstance(peer, int) and peer < number for number, peers in enumerate(contacts) for peer in peers)
+    assert all(contacts[number] for number in range(25, 30))
+
+
 def test_who_joins_later_gets_as_many_live_contacts_as_the_degree() -> None:
     stack = stacks.find("static/flood", {"degree": 4}, {})
     live = [3, 5, 8, 13, 21, 34]
