@@ -49,7 +49,8 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 slow-short: $(STAMP) browser
-	$(BIN)/python -m pytest -q -m slow
+	$(BIN)/python -m pytest -q -m slow -n 2 --dist loadfile tests/quality
+	$(BIN)/python -m pytest -q -m slow --ignore=tests/quality
 
 browser:
 	@command -v chromium >/dev/null || { apt-get -qq update && apt-get -qq install -y chromium >/dev/null; } || \

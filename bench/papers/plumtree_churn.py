@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 QUICK_NODES = 500
-CYCLES = 10
+CYCLES = 5
 BEFORE = 5  # messages, which build the tree
 CHURNED, QUICK_CHURNED = 100, 30  # cycles
 SHARE = 0.005  # of all nodes, a cycle

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 QUICK_NODES = 500
-CYCLES = 10
+CYCLES = 5
 BEFORE = 5  # messages, which build the tree
 LATE = 60.0  # seconds until a crash is noticed; the first message and all its grafts take less
 PAPER = {0.4: (0.20, 1.88, 0.05, 0.01, 0.005), 0.6: (0.045, 2.4, 0.12, 0.02, 0.01), 0.8: (0.0, 1.975, 0.36, 0.04, 0.02)}
