@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from bench.papers.figure import Figure, Lab, Row, measured, number
 from bench.papers.hyparview_setting import CYCLE, NODES, NOTICED, warmed
-from bench.papers.plumtree_crash import LATE
+from bench.papers.plumtree_crash import LATE, PAPER_S_OWN
 from bench.scenario import Network, Scenario, Workload
 from peer.faults import Crash
 from peer.latency import Constant
 from peer.sim import stream
-from peer.trace import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
+from peer.trace import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +38,7 @@ def rows(lab: Lab) -> list[Row]:
     found = lab.measure([scenario(nodes, cycles, seed) for seed in lab.seeds])
     churned = [measures["per_message"][BEFORE:] for measures in found]
     shares = [[100 * number(message, "reliability") for message in messages] for messages in churned]
-    costs = [fmean(number(message, "rmr") for message in messages) for messages in churned]
+    costs = [fmean(number(message, "duplicates") for message in messages) for messages in churned]
     return [
         measured("survivors reached, least of all messages (%)", 100.0, [min(run) for run in shares], 0.0),
         measured("survivors reached, mean (%)", 100.0, [fmean(run) for run in shares], 0.0),
@@ -58,6 +58,7 @@ def scenario(nodes: int, cycles: int, seed: int) -> Scenario:
         base,
         latency=Constant(ms=50.0),
         network=Network(detection=LATE, dial_timeout=NOTICED),
+        router=PAPER_S_OWN,
         workload=Workload(messages=BEFORE + cycles, rate=1 / CYCLE),
         faults=crashes,
     )
@@ -73,7 +74,7 @@ def draw(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 FIGURE = Figure(
-    kinds=(PUBLISH, SEND, DROP, RECEIVE, DELIVER, JOINED, LEAVE, NODE_DOWN),
+    kinds=(PUBLISH, RECEIVE, DUPLICATE, DELIVER, JOINED, LEAVE, NODE_DOWN),
     runs=1,
     quick_runs=1,
     rows=rows,

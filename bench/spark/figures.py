@@ -16,7 +16,7 @@ from bench.spark.gather import DELIVERY, RECEPTION, Facts, Groups
 from bench.spark.traces import Run
 from peer.errors import WeftError
 from peer.machine import SECOND
-from peer.trace import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
+from peer.trace import DELIVER, DROP, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
 
 MEMBERSHIP = (JOINED, LEAVE, NODE_DOWN)
 
@@ -56,11 +56,15 @@ def run_figures(known: Facts, groups: Groups) -> list[dict[str, Any]]:
 
 
 def message_figures(known: Facts, most: int) -> list[dict[str, Any]]:
-    """One entry a message, by run and time of publication: run, t, publisher, reliability, rmr, ldh, deliveries."""
-    chosen = known.per_message.select(
+    """One entry a message, by run and time of publication: run, t, publisher, deliveries, reliability, rmr, ldh, and duplicates,
+    the further copies that came to somebody, by each first one: RMR without copies to those who are down."""
+    loud = known.traces.rows.where(F.col("kind") == DUPLICATE)
+    again = loud.groupBy("run", "msg").agg(F.count("*").alias("again"))
+    chosen = known.per_message.join(again, ["run", "msg"], "left").select(
         *("run", "t", "publisher", "deliveries"),
         delivery.share_in_time().alias("reliability"),
         delivery.redundancy_of_one().alias("rmr"),
+        (F.coalesce("again", F.lit(0)) / F.nullif("receptions", F.lit(0))).alias("duplicates"),
         F.col("last_hop").alias("ldh"),
     )
     rows = chosen.orderBy("run", "t", "publisher").limit(most + 1).collect()

@@ -36,7 +36,7 @@ class CannedLab:
         self.quick = quick
         self.seeds = list(range(1, runs + 1))
         self.asked: list[Scenario] = []
-        self.message: dict[str, Any] = {"reliability": 1.0, "rmr": 0.0, "ldh": 9}
+        self.message: dict[str, Any] = {"reliability": 1.0, "rmr": 0.0, "duplicates": 0.0, "ldh": 9}
 
     def measure(self, scenarios: Sequence[Scenario]) -> list[dict[str, Any]]:
         self.asked += scenarios
@@ -142,7 +142,7 @@ def test_a_message_that_stays_outside_counts_as_outside_and_not_as_reach() -> No
 
 def test_redundancy_that_never_ends_is_not_ok() -> None:
     lab = CannedLab(quick=False)
-    lab.message["rmr"] = 3.0
+    lab.message |= {"rmr": 3.0, "duplicates": 3.0}
     verdicts = [row.ok for row in rows_of("plumtree.rmr", lab)]
     tree = len(plumtree_rmr.PLUMTREE)
     assert verdicts[:tree] == [False] * tree
