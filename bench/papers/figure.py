@@ -281,7 +281,8 @@ def _prepare(pictures: Path) -> None:
 def _draw(path: Path, listed: Listed, lab: Lab, draw: Callable[[Axes], None]) -> None:
     from bench.papers.picture import save
 
-    about = f"{lab.runs} runs a point, seed {lab.seed}{', quick' if lab.quick else ''}"
+    runs = "one run" if lab.runs == 1 else f"{lab.runs} runs"
+    about = f"{runs} a point, seed {lab.seed}{', quick' if lab.quick else ''}"
     save(path, listed.title, f"{listed.source}; {about}", draw)
 
 

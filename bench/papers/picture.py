@@ -56,5 +56,7 @@ def ours(axes: Axes, places: Sequence[float], rows: Sequence[Row]) -> None:
     """Each row at its place on the x axis, with its interval where it has one."""
     lows = [row.ours - row.low if row.low is not None else 0.0 for row in rows]
     highs = [row.high - row.ours if row.high is not None else 0.0 for row in rows]
-    label = f"ours, {CONFIDENCE:.0%} interval"
+    label = f"ours, {CONFIDENCE:.0%} interval" if any(lows) or any(highs) else "ours"
+    if label in axes.get_legend_handles_labels()[1]:  # further rows of the same figure
+        label = "_"
     axes.errorbar(places, [row.ours for row in rows], yerr=(lows, highs), fmt="o", color=BLUE, capsize=5, label=label)
