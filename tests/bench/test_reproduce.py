@@ -392,7 +392,7 @@ def test_the_picture_of_the_percolation_shows_theory_and_ours(world: World, tmp_
         labels.extend(axes.get_legend_handles_labels()[1])
 
     picture.save(tmp_path / "a.png", "title", "caption", look)
-    assert labels == ["site percolation", "ours, 99% interval"]
+    assert labels == ["site percolation", "ours"]
     assert (tmp_path / "a.png").stat().st_size > 10_000
 
 
