@@ -32,6 +32,7 @@ from peer.machine import SECOND, Env, Link, Message, Peer, PeerInfo, Timer, upon
 
 ASKS = 16  # attempts under way; a walk that ends beyond that leaves the newcomer to the passive view
 RARER = 4  # each pause between two probes of the passive view to the one before; a guess
+TRIED = 4  # times as many as the passive view holds
 REPLIES = 8  # answers to shuffles that wait for a link; the origin shuffles again
 
 LIST_LIMIT = 64  # peers in a message: eight times the paper's, for peers that are set otherwise
@@ -121,7 +122,7 @@ class HyParViewConfig:
 
     def __post_init__(self) -> None:
         least = {"active_size": 1, "passive_size": 1, "shuffle_every": 1, "patience": 1, "keepalive_every": 1}
-        least |= {"first_retry": 1, "last_retry": self.first_retry, "arwl": self.prwl}
+        least |= {"remember": 1, "first_retry": 1, "last_retry": self.first_retry, "arwl": self.prwl}
         for name in self.__dataclass_fields__:
             if getattr(self, name) < least.get(name, 0):
                 raise UsageError(f"hyparview: {name} is {getattr(self, name)}; it must be at least {least.get(name, 0)}")
@@ -316,7 +317,7 @@ class HyParView(Overlay):
             self.quiet = self.config.probe_every
             self.quiet_until = self.env.now() + self.quiet
             self.tried.clear()
-            self.tried[peer] = None
+            self._tried(peer)
             self._release(peer)
             self._fallen(failed=True)
 
@@ -386,7 +387,7 @@ class HyParView(Overlay):
     def _failed(self, peer: Peer) -> None:
         self._settle(peer)
         self.passive.pop(peer, None)
-        self.tried[peer] = None
+        self._tried(peer)
         if peer in self.contacts:
             self._miss(peer)
         self._release(peer)
@@ -515,10 +516,13 @@ class HyParView(Overlay):
     def _put_aside(self, peer: Peer) -> None:
         """It lives, but not again at once."""
         self._merge((PeerInfo(peer),), ())
-        if len(self.tried) >= 4 * self.config.passive_size:
+        self._tried(peer)
+        self._release(peer)
+
+    def _tried(self, peer: Peer) -> None:
+        if len(self.tried) >= TRIED * self.config.passive_size:
             self.tried.clear()
         self.tried[peer] = None
-        self._release(peer)
 
     def _forget(self, peer: Peer) -> None:
         self.passive.pop(peer, None)

@@ -11,14 +11,14 @@ publishing with back-pressure. Messages are signed, and what is not goes no furt
 get every message; the node's own come back too. Bootstrap peers are what the overlay begins with.
 
 Below it asks for `peer.host` and `peer.driver`. Promises: leaving a block leaves no task behind, and what was published
-is sent before the node closes. Bounds: those of subscriptions and validators, and `backlog` bytes published ahead of the
-network.
+is sent to the neighbours of that moment before the node closes. Bounds: those of subscriptions and validators, and `backlog`
+bytes published ahead of the network.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -46,6 +46,8 @@ from pubsub.validate import CONCURRENCY, Answer, Judge, Validator
 PATIENCE_S = 0.05
 TURN = 8  # messages published before other tasks have their turn: they travel together, which halves what a burst costs
 
+COUNTS = ("published", "delivered", "dropped", "rejected", "ignored", "validator_busy", "validator_failed")
+
 Ordered: TypeAlias = Literal["none", "fifo"]
 
 
@@ -63,8 +65,10 @@ class PubSubConfig:
     host: HostConfig = field(default_factory=HostConfig)
 
     def __post_init__(self) -> None:
-        if not 0 < self.size <= LARGEST:
-            raise UsageError(f"size is {self.size}; 1 to {LARGEST} bytes")
+        if not isinstance(self.size, int) or not 0 < self.size <= LARGEST:
+            raise UsageError(f"size is {self.size!r}; 1 to {LARGEST} bytes")
+        if not isinstance(self.backlog, int) or self.backlog < 1:
+            raise UsageError(f"backlog is {self.backlog!r}; with less than 1 byte nothing could ever be published")
 
 
 class Desk:
@@ -73,7 +77,7 @@ class Desk:
     validates = True
 
     def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
+        self.counts = Counter(dict.fromkeys(COUNTS, 0))
         self.subscriptions: dict[str, list[Subscription]] = {}
         self.validators: dict[str, Validator] = {}
         self.in_force: dict[str, trio.Event] = {}
@@ -84,7 +88,7 @@ class Desk:
         if validator is None:
             self._accept(publication.topic, answer)
         else:
-            validator.ask(publication, partial(self._judged, publication.topic, answer))
+            validator.ask(message(publication), partial(self._judged, publication.topic, answer))
 
     def deliver(self, publication: Publication) -> None:
         several = self.subscriptions.get(publication.topic)
@@ -112,7 +116,7 @@ class Desk:
         if verdict is Verdict.ACCEPT:
             self._accept(topic, answer)
         else:
-            self.counts["rejected"] += 1
+            self.counts["rejected" if verdict is Verdict.REJECT else "ignored"] += 1
             answer(verdict)
 
     def _accept(self, topic: str, answer: Answer) -> None:
@@ -160,6 +164,8 @@ class PubSub:
         for name, several in (("bootstrap", bootstrap), ("listen", listen)):
             if isinstance(several, str):
                 raise UsageError(f"{name} is several addresses, such as [{several!r}], and not one text")
+            if not isinstance(several, Iterable) or not all(isinstance(text, str) for text in several):
+                raise UsageError(f"{name} is a list of addresses as texts, not {several!r:.80}")
         kind = stacks.find(stack, config.overlay, config.router, live=True)
         contacts = [_contact(text) for text in bootstrap]
         identity = Identity.load(Path(key)) if key is not None else Identity.new()
@@ -175,7 +181,7 @@ class PubSub:
                     try:
                         yield node
                     finally:
-                        node.closed = True
+                        node._close()
                 nursery.cancel_scope.cancel()
 
     @property
@@ -198,7 +204,8 @@ class PubSub:
         """Begins when the subscription is in force, and ends with the block.
 
         `when_full`: see `pubsub.subscription`. With `fifo` the messages of each source come in the order of their
-        publishing, if the source has subscribed with it too: the order is made there.
+        publishing, if the source has subscribed with it too: the order is made there. It is the topic's, so other
+        subscriptions to it on this node have it too, and wait with it.
         """
         self._check(topic)
         if order not in ("none", "fifo"):
@@ -220,7 +227,8 @@ class PubSub:
     async def publish(self, topic: str, data: bytes) -> str:
         """Gives the message's id. Waits while too much has not left yet, and for own subscriptions that wait.
 
-        It gives way to other tasks at the first call and at each TURN-th after it.
+        A neighbour that takes nothing holds it up until the host gives that link up: see `HostConfig`. Who has no neighbour
+        yet may speak to nobody: see `neighbors_up`. It gives way to other tasks at the first call and each TURN-th after.
         """
         self._check(topic)
         if not isinstance(data, bytes):
@@ -235,6 +243,7 @@ class PubSub:
         for subscription in list(self._desk.subscriptions.get(topic, ())):
             await subscription.room()
         await self.flushed(self.config.backlog)
+        self._check_open()
         self._desk.counts["published"] += 1
         return message(self._order.publish(topic, data)).id
 
@@ -245,9 +254,12 @@ class PubSub:
 
     async def neighbors_up(self, count: int = 1) -> None:
         """Wait until there are so many neighbours."""
+        if not isinstance(count, int):
+            raise UsageError(f"neighbors_up({count!r}): a number of neighbours")
         self._check_open()
         while len(self.router.overlay.neighbors) < count:
             await self._desk.changed.wait()
+            self._check_open()
 
     async def flushed(self, below: int = 1) -> None:
         """Wait until less than so many bytes wait to leave to any neighbour."""
@@ -261,6 +273,13 @@ class PubSub:
         now = {"neighbors": len(self.router.overlay.neighbors), "links": len(self.host.links), "held": held}
         lost = {"refused": self.router.refused, "late": self._order.late}
         return {**now, "pending": self.router.pending, **lost, **self._desk.counts}
+
+    def _close(self) -> None:
+        """Whoever waits for something of this node is told that it is over."""
+        self.closed = True
+        self._desk._notify()
+        for subscription in [each for several in self._desk.subscriptions.values() for each in several]:
+            subscription.close()
 
     def _check_open(self) -> None:
         if self.closed:

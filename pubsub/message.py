@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 from operator import eq, ge, gt, le, lt
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -59,6 +59,31 @@ class Verdict(Enum):
     ACCEPT = "accept"
     IGNORE = "ignore"
     REJECT = "reject"
+
+
+class Weighed(Protocol):
+    """A publication, or a message that spreads one out."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def data(self) -> bytes: ...
+    @property
+    def order(self) -> OrderHeader | None: ...
+    @property
+    def attributes(self) -> Attributes: ...
+    @property
+    def signature(self) -> bytes: ...
+    @property
+    def key(self) -> bytes: ...
+
+
+def weight(m: Weighed) -> int:
+    """About the bytes it takes in memory: of small parts many times those on the wire."""
+    total = 64 + len(m.data) + len(m.topic) + len(m.signature) + len(m.key)
+    if m.attributes:
+        total += sum(128 + len(name) + len(str(value)) for name, value in m.attributes)
+    return total + 96 * len(m.order.dependencies) if m.order is not None else total
 
 
 def _holds(held: Value, relation: str, value: Value) -> bool:

@@ -40,7 +40,7 @@ from overlays.overlay import Overlay
 from peer.errors import UsageError
 from peer.machine import MS, SECOND, Env, Lane, Message, MessageId, Peer, Timer, upon
 from peer.trace import DUPLICATE, GRAFT, PRUNE
-from pubsub.message import Attributes, OrderHeader, Publication, Verdict
+from pubsub.message import Attributes, OrderHeader, Publication, Verdict, weight
 from pubsub.router import App, Role, Router
 from pubsub.seen import LIMIT, TTL, Seen
 
@@ -85,12 +85,6 @@ class Gossip(Message, frozen=True, tag=0):
 
     def publication(self) -> Publication:
         return Publication(self.id, self.topic, self.data, self.order, self.attributes, self.signature, self.key)
-
-    def weight(self) -> int:
-        """About its bytes; exactly would be to encode it, which costs more than keeping it."""
-        texts = len(self.data) + len(self.topic) + len(self.signature) + len(self.key)
-        attributes = sum(len(name) + len(str(value)) for name, value in self.attributes) if self.attributes else 0
-        return texts + attributes + 64 * (1 + len(self.order.dependencies) if self.order else 1)
 
 
 class IHave(Message, frozen=True, tag=1):
@@ -210,7 +204,7 @@ class Kept:
         self.m = m
         self.born = born
         self.known = known
-        self.weight = m.weight()
+        self.weight = weight(m)
 
 
 class Held:

@@ -52,6 +52,7 @@ class Router(Machine):
     __slots__ = ("app", "filters", "interests", "ordered", "overlay", "pending", "refused", "role", "sequence", "signing", "size")
 
     pending_limit = 1_024  # a guess: a second of a slow validator at a thousand messages a second
+    pending_topic = 256  # of them, of one topic: a guess
 
     def __init__(self, env: Env, overlay: Overlay, app: App, role: Role = Role.PEER) -> None:
         super().__init__(env)
@@ -62,6 +63,7 @@ class Router(Machine):
         self.filters: tuple[Filter, ...] = ()
         self.ordered = False  # an order stands above, and says itself when a message is delivered
         self.pending = 0
+        self.waiting: dict[str, int] = {}  # of these, by topic
         self.refused = 0  # messages lost because so many wait for a verdict
         self.sequence = 0
         self.size = LARGEST
@@ -135,15 +137,23 @@ class Router(Machine):
             self._forged(publication)
         elif not self.app.validates:
             self._accepted(sender, publication, hops)
-        elif self.pending >= self.pending_limit:
+        elif self._overrun(waiting := self.waiting.get(publication.topic, 0)):
             self.refused += 1
             self.trace(REJECT, publication.topic, publication.id, sender, hops, "validation queue full")
         else:
             self.pending += 1
+            self.waiting[publication.topic] = waiting + 1
             self.app.validate(sender, publication, Judgement(self, sender, publication, hops))
+
+    def _overrun(self, waiting: int) -> bool:
+        """A topic where nothing waits is never refused: it may need no time at all."""
+        return waiting >= self.pending_topic or (waiting > 0 and self.pending >= self.pending_limit)
 
     def _judged(self, sender: Peer, publication: Publication, hops: int | None, verdict: Verdict) -> None:
         self.pending -= 1
+        self.waiting[publication.topic] -= 1
+        if not self.waiting[publication.topic]:
+            del self.waiting[publication.topic]
         if verdict is Verdict.ACCEPT:
             self._accepted(sender, publication, hops)
         else:

@@ -93,6 +93,8 @@ class Stack:
 
 def find(name: str, overlay: Options, router: Options, *, live: bool = False) -> Stack:
     """The stack of that name; a wrong name or option is a UsageError that lists what there is."""
+    if not isinstance(name, str):
+        raise UsageError(f"a stack is named OVERLAY/ROUTER, not {name!r:.80}; there are: {', '.join(names())}")
     below, _, above = name.partition("/")
     if below not in OVERLAYS or above not in ROUTERS:
         near = get_close_matches(name, names(), 1)

@@ -53,8 +53,8 @@ class Subscription:
     """Messages of one topic, as an async iterator that ends with the subscription."""
 
     def __init__(self, topic: str, buffer: int, when_full: Full) -> None:
-        if buffer < 1:
-            raise UsageError(f"a buffer of {buffer} messages holds none; 1 at least")
+        if not isinstance(buffer, int) or buffer < 1:
+            raise UsageError(f"a buffer of {buffer!r} messages holds none; 1 at least")
         if when_full not in get_args(Full):
             raise UsageError(f"when_full is {when_full!r}; choose among {', '.join(get_args(Full))}")
         self.topic = topic

@@ -17,7 +17,7 @@ from collections import Counter, OrderedDict
 from typing import TypeAlias
 
 from peer.machine import SECOND, Env, Peer, Timer
-from pubsub.message import OrderHeader, Publication
+from pubsub.message import OrderHeader, Publication, weight
 from pubsub.ordering.order import Order
 from pubsub.router import App, Router
 
@@ -93,7 +93,7 @@ class Fifo(Order):
             self.late += 1
             return
         stream.held[sequence] = self.env.now(), publication
-        self.held_bytes += len(publication.data)
+        self.held_bytes += weight(publication)
         self._advance(stream)
         if len(stream.held) > self.held or self.held_bytes > HELD_BYTES:
             self._skip(stream)
@@ -103,7 +103,7 @@ class Fifo(Order):
     def _advance(self, stream: Stream) -> None:
         while stream.next is not None and stream.next in stream.held:
             _, publication = stream.held.pop(stream.next)
-            self.held_bytes -= len(publication.data)
+            self.held_bytes -= weight(publication)
             stream.next += 1
             self._release(publication)
         if not stream.held and stream.timer is not None:

@@ -831,6 +831,16 @@ def test_whoever_comes_and_goes_what_was_tried_and_lost_is_bounded() -> None:
     assert max(len(entry[2]) for entry in bench.witness.heard if len(entry) == 3) < 300
 
 
+def test_whatever_a_neighbour_tells_of_the_dead_what_was_tried_is_bounded() -> None:
+    bench = full()
+    bench.hear(2, Disconnect(True, MADE_ROOM))  # a slot is free, and stays so
+    for number in range(1_000, 3_000, 4):
+        bench.hear(1, Shuffle(PeerInfo(number), 1, tuple(PeerInfo(number + more) for more in (1, 2, 3)), 1))
+        for peer in list(bench.machine.asks):
+            bench.down(peer)
+    assert len(bench.machine.tried) <= 4 * CONFIG.passive_size
+
+
 def test_every_message_survives_its_codec() -> None:
     codec = msgpack(HyParView.kinds)
     info = PeerInfo(b"id", ("/ip4/127.0.0.1/tcp/1",), b"record")
@@ -845,7 +855,11 @@ def test_every_message_survives_its_codec() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"active_size": 0}, {"passive_size": 0}, {"arwl": 2}, {"ka": 60}, {"patience": 0}, {"last_retry": 1}, {"kp": -1}]
+    "wrong",
+    [
+        *({"active_size": 0}, {"passive_size": 0}, {"arwl": 2}, {"ka": 60}, {"patience": 0}, {"last_retry": 1}, {"kp": -1}),
+        {"remember": 0},
+    ],
 )
 def test_a_config_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="hyparview"):

@@ -438,7 +438,7 @@ async def test_each_message_is_delivered_once_on_a_ring_the_publishers_own_too(w
 async def test_what_waits_for_validation_is_bounded(
     world: World, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Router, "pending_limit", 2)
+    monkeypatch.setattr(Router, "pending_topic", 2)
     await line(world, 2)
     router, _ = flood(world, 0)
     for number in range(5):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any, cast
 
 import pytest
 import trio
@@ -14,7 +16,7 @@ from pubsub.api import PubSub, PubSubConfig
 from pubsub.flood import Flood
 from pubsub.message import OrderHeader, Publication, Verdict
 from pubsub.ordering.fifo import HELD, STREAMS, Fifo
-from pubsub.subscription import Full
+from pubsub.subscription import Full, Message
 from tests.pubsub.test_flood import Given, Judge
 
 HERE = ("/ip4/127.0.0.1/tcp/0",)
@@ -95,25 +97,25 @@ async def test_iteration_ends_with_the_subscription() -> None:
 async def test_validators_plain_and_async_decide_what_is_delivered(pair: tuple[PubSub, PubSub]) -> None:
     a, b = pair
 
-    async def later(publication: Publication) -> Verdict:
+    async def later(message: Message) -> Verdict:
         await trio.sleep(0.001)
-        return Verdict.ACCEPT if publication.data == b"good" else Verdict.IGNORE
+        return Verdict.ACCEPT if message.data == b"good" else Verdict.IGNORE
 
-    a.validate("plain", lambda publication: publication.data == b"good")
+    a.validate("plain", lambda message: message.data == b"good" and message.source == b.peer)
     a.validate("async", later)
     for topic in ("plain", "async"):
         async with a.subscribe(topic) as messages:
             await b.publish(topic, b"bad")
             await b.publish(topic, b"good")
             assert (await anext(messages)).data == b"good"
-    assert a.stats()["rejected"] == 2
+    assert (a.stats()["rejected"], a.stats()["ignored"]) == (1, 1)
 
 
 async def test_a_validator_that_raises_rejects_and_the_node_goes_on(pair: tuple[PubSub, PubSub]) -> None:
     a, b = pair
 
-    def broken(publication: Publication) -> bool:
-        return 1 / len(publication.data) > 0
+    def broken(message: Message) -> bool:
+        return 1 / len(message.data) > 0
 
     a.validate("t", broken)
     async with a.subscribe("t") as messages:
@@ -127,7 +129,7 @@ async def test_a_slow_validator_is_bounded_and_stops_nobody(pair: tuple[PubSub, 
     a, b = pair
     release = trio.Event()
 
-    async def slow(publication: Publication) -> bool:
+    async def slow(message: Message) -> bool:
         await release.wait()
         return True
 
@@ -140,6 +142,89 @@ async def test_a_slow_validator_is_bounded_and_stops_nobody(pair: tuple[PubSub, 
         assert a.stats()["validator_busy"] == 3
         release.set()
         assert sorted([(await anext(slowly)).data for _ in range(2)]) == [b"0", b"1"]
+
+
+async def test_a_topic_that_nobody_reads_stops_no_other(pair: tuple[PubSub, PubSub]) -> None:
+    """Its messages wait for their verdict, and take a share of the room, never all."""
+    a, b = pair
+    a.router.pending_topic = 2
+    async with a.subscribe("stalled", buffer=1, when_full="wait"), a.subscribe("other") as messages:
+        for number in range(40):
+            await b.publish("stalled", b"%d" % number)
+        for number in range(10):
+            await b.publish("other", b"%d" % number)
+            assert (await anext(messages)).data == b"%d" % number
+        assert a.stats()["pending"] <= 2 and a.stats()["refused"] > 0
+
+
+# What is over.
+
+
+async def test_whoever_waits_for_a_node_hears_of_its_end() -> None:
+    ended: list[str] = []
+
+    async def alone(node: PubSub) -> None:
+        with pytest.raises(UsageError, match="closed"):
+            await node.neighbors_up()
+        ended.append("neighbors_up")
+
+    async def listen(node: PubSub, ready: trio.Event) -> None:
+        with suppress(UsageError):
+            async with node.subscribe("t") as messages:
+                ready.set()
+                async for _ in messages:
+                    raise AssertionError("nobody said anything")
+        ended.append("subscription")
+
+    async def stuck(node: PubSub, ready: trio.Event) -> None:
+        with pytest.raises(UsageError, match="closed"):
+            async with node.subscribe("full", buffer=1, when_full="wait"):
+                await node.publish("full", b"1")
+                ready.set()
+                await node.publish("full", b"2")
+        ended.append("publish")
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery, PubSub.open(listen=()) as node:
+            ready, filled = trio.Event(), trio.Event()
+            nursery.start_soon(alone, node)
+            nursery.start_soon(listen, node, ready)
+            nursery.start_soon(stuck, node, filled)
+            await ready.wait()
+            await filled.wait()
+    assert sorted(ended) == ["neighbors_up", "publish", "subscription"]
+
+
+# Mistakes of the caller.
+
+
+@pytest.mark.parametrize("size", ["x", 0, 1.5])
+def test_a_config_that_makes_no_sense_is_refused_at_once(size: Any) -> None:
+    with pytest.raises(UsageError, match="size"):
+        PubSubConfig(size=size)
+    with pytest.raises(UsageError, match="backlog"):
+        PubSubConfig(backlog=0)
+
+
+@pytest.mark.parametrize("wrong", [{"stack": None}, {"listen": [5]}, {"bootstrap": None}])
+async def test_an_argument_of_the_wrong_kind_is_named(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        async with PubSub.open(**wrong):
+            raise AssertionError("it must not open")
+
+
+async def test_mistakes_are_refused_where_they_are_made() -> None:
+    async with PubSub.open(listen=()) as node:
+        for judge, concurrency in ((None, 1), (5, 1), (bool, 1.5), (bool, 0)):
+            with pytest.raises(UsageError):
+                node.validate("t", cast(Any, judge), concurrency=cast(Any, concurrency))
+        with pytest.raises(UsageError):
+            await node.neighbors_up(cast(Any, "x"))
+        for buffer in (1.5, "x", 0):
+            with pytest.raises(UsageError, match="buffer"):
+                async with node.subscribe("t", buffer=cast(Any, buffer)):
+                    raise AssertionError("it must not begin")
+        assert node.stats()["published"] == 0
 
 
 # Limits and mistakes.

@@ -11,6 +11,7 @@ import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from trio.testing import MockClock
 
 from overlays.overlay import Overlay
@@ -259,21 +260,33 @@ def test_a_subscription_that_ended_before_the_verdict_gets_nothing() -> None:
 
 def test_what_waits_for_a_verdict_is_bounded_and_the_rest_is_rejected_for_that_reason() -> None:
     router, env, app = flood("t", validates=True)
-    for number in range(Router.pending_limit + 3):
+    for number in range(Router.pending_topic + 3):
         receive(router, 1, message(number))
-    assert len(app.cases) == Router.pending_limit
+    assert len(app.cases) == Router.pending_topic
     turned_away = [(row.msg, row.reason) for row in env.traced if row.kind == REJECT]
-    assert turned_away == [(message(Router.pending_limit + n).id, "validation queue full") for n in range(3)]
+    assert turned_away == [(message(Router.pending_topic + n).id, "validation queue full") for n in range(3)]
+
+
+def test_all_that_waits_is_bounded_too_but_a_topic_where_nothing_waits_is_heard() -> None:
+    router, _, app = flood("t", validates=True)
+    for number in range(10 * Router.pending_limit):
+        receive(router, 1, replace(message(number), topic=f"t{number % 100}"))
+    assert len(app.cases) == router.pending == Router.pending_limit
+    receive(router, 1, replace(message(99_999), topic="quiet"))
+    assert len(app.cases) == Router.pending_limit + 1
+    for _, _, answer in app.cases:
+        answer(Verdict.REJECT)
+    assert (router.pending, router.waiting) == (0, {})
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_every_verdict_makes_room_for_the_next_message(verdict: Verdict) -> None:
     router, _, app = flood("t", validates=True)
-    for number in range(Router.pending_limit):
+    for number in range(Router.pending_topic):
         receive(router, 1, message(number))
     app.cases[0][2](verdict)
-    receive(router, 1, message(Router.pending_limit))
-    assert len(app.cases) == Router.pending_limit + 1
+    receive(router, 1, message(Router.pending_topic))
+    assert len(app.cases) == Router.pending_topic + 1
 
 
 def test_a_validator_that_answers_twice_is_told_so() -> None:

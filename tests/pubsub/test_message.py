@@ -7,13 +7,14 @@ from collections.abc import Callable
 from math import inf, nan
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peer.codec import msgpack
 from peer.machine import Lane, MessageId
-from pubsub.message import Attributes, Filter, OrderHeader, Publication, Value
+from pubsub.message import Attributes, Filter, OrderHeader, Publication, Value, weight
 
 RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -97,3 +98,13 @@ def test_a_publication_comes_out_of_the_codec_as_it_went_in(publication: Publica
 def test_a_publication_travels_on_the_payload_lane() -> None:
     assert Publication.lane is Lane.PAYLOAD
     assert not Publication.droppable
+
+
+def test_small_parts_weigh_what_they_take_in_memory() -> None:
+    """Else a bound of bytes would let a peer fill many times that with attributes, or with dependencies."""
+    plain = Publication(MessageId(1, 1, 1), "t", b"x" * 1_000)
+    many = tuple((f"n{number}", number) for number in range(1_000))
+    header = OrderHeader(1, 1, tuple(MessageId(1, 1, number) for number in range(1_000)))
+    assert weight(plain) == pytest.approx(1_000, rel=0.1)
+    assert weight(msgspec.structs.replace(plain, attributes=many)) > 128_000
+    assert weight(msgspec.structs.replace(plain, order=header)) > 96_000

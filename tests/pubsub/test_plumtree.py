@@ -429,10 +429,10 @@ def test_the_optimisation_waits_for_validation() -> None:
 
 def test_what_waits_for_a_verdict_is_bounded_and_leaves_nothing_behind() -> None:
     node = Node(replace(DEFAULT, threshold=1), validates=True)
-    for number in range(Plumtree.pending_limit + 10):
+    for number in range(Plumtree.pending_topic + 10):
         node.hears(2, ihave(number, round=1))
         node.hears(1, gossip(number, round=5))
-    assert len(node.router.pending_gossip) == Plumtree.pending_limit
+    assert len(node.router.pending_gossip) == Plumtree.pending_topic
     for _, _, answer in node.app.cases:
         answer(Verdict.REJECT)
     assert not node.router.pending_gossip

@@ -18,7 +18,7 @@ from peer.dispatch import receive
 from peer.fake import FakeEnv, FakeWire, WireNode
 from peer.machine import SECOND, Build, Env, Machine, MessageId, Peer
 from peer.trace import DUPLICATE, RECEIVE
-from pubsub.message import Publication
+from pubsub.message import Publication, weight
 from pubsub.plumtree import KNOWN, PROTOCOL, Gossip, Graft, Heard, IHave, Plumtree, PlumtreeConfig, Prune, Summary
 from tests.pubsub.apps import Inbox
 
@@ -148,7 +148,7 @@ class World:
 def check_bounds(router: Plumtree) -> None:
     config, held, missing = router.config, router.held, [*router.awaited.values(), *router.asked.values()]
     assert len(held.messages) == len(held.order) <= config.held_messages
-    assert held.bytes == sum(kept.m.weight() for kept in held.messages.values()) <= config.held_bytes
+    assert held.bytes == sum(weight(kept.m) for kept in held.messages.values()) <= config.held_bytes
     assert len(missing) <= config.missing
     assert len({*router.awaited, *router.asked}) == len(missing)
     assert sum(router.opened.values()) == len(missing)
