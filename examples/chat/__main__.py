@@ -18,6 +18,7 @@ from pubsub.defaults import LISTEN, STACK
 
 FRIEND = "bob"
 PATIENCE_S = 10.0
+QUIET_S = 5.0  # at a terminal, where nothing waits for it
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -62,25 +63,34 @@ async def _chat(config: ChatConfig, screen: Screen, port: int | None) -> None:
 
 
 async def _talk(chat: Chat, screen: Screen, feed: Feed, config: ChatConfig, port: int | None) -> None:
-    terminal = Terminal(chat, screen)
+    terminal = Terminal(chat, screen, feed)
     async with trio.open_nursery() as nursery:
         if chat.invitation:
             await screen.print(f"* a friend types: python -m examples.chat --name {FRIEND} {chat.invitation}")
         if port is not None:
             await screen.print(f"* your page: {await nursery.start(web.serve, chat, port)}")
-        nursery.start_soon(terminal.run_output, feed)
+        nursery.start_soon(terminal.run_output)
         if config.join and screen.editor is None:
-            await _until_linked(chat, screen)
+            # what is piped in must not be said before somebody hears it
+            await nursery.start(_watch_for_neighbors, chat, screen, PATIENCE_S)
+        elif config.join:
+            nursery.start_soon(_watch_for_neighbors, chat, screen, QUIET_S)
         if await terminal.run_input() or port is None:
             nursery.cancel_scope.cancel()
 
 
-async def _until_linked(chat: Chat, screen: Screen) -> None:
-    """What is piped in must not be said before somebody hears it; at a terminal nobody needs to wait."""
-    with trio.move_on_after(PATIENCE_S) as limit:
+async def _watch_for_neighbors(
+    chat: Chat, screen: Screen, patience: float, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Says that nobody answers, and then that somebody does; starts when there is a neighbour or patience has ended."""
+    with trio.move_on_after(patience) as limit:
         await chat.node.neighbors_up()
     if limit.cancelled_caught:
         await screen.print("* nobody has answered yet; trying again meanwhile")
+    task_status.started()
+    if limit.cancelled_caught:
+        await chat.node.neighbors_up()
+        await screen.print("* somebody has answered")
 
 
 async def _stop_on_signal(scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:

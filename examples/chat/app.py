@@ -38,6 +38,7 @@ from pubsub.api import PubSub
 from pubsub.defaults import LISTEN, STACK
 from pubsub.message import Publication
 from pubsub.signing import Signing
+from pubsub.subscription import Subscription
 
 log = logging.getLogger("weft.chat")
 
@@ -88,13 +89,17 @@ class Feed:
     def __init__(self) -> None:
         self._put, self._take = trio.open_memory_channel[AnyEvent](FEED)
         self._missed = 0
+        self._given = self._taken = self._done = 0
+        self._returned = trio.lowlevel.ParkingLot()
 
     def put(self, event: AnyEvent) -> None:
         try:
             if self._missed:
                 self._put.send_nowait(Missed(self._missed))
+                self._given += 1
                 self._missed = 0
             self._put.send_nowait(event)
+            self._given += 1
         except trio.WouldBlock:
             self._missed += 1
 
@@ -102,7 +107,17 @@ class Feed:
         return self
 
     async def __anext__(self) -> AnyEvent:
-        return await self._take.receive()
+        self._done = self._taken  # who comes for the next has done with the last
+        self._returned.unpark_all()
+        event = await self._take.receive()
+        self._taken += 1
+        return event
+
+    async def caught_up(self) -> None:
+        """Wait until the reader has done with all that is in here now."""
+        last = self._given
+        while self._done < last:
+            await self._returned.park()
 
 
 class Presence:
@@ -176,6 +191,7 @@ class Chat:
         return room
 
     async def leave(self, room: str) -> None:
+        """Ends when the feeds have all that was heard there."""
         presence = self._presence(room)
         await self._publish(room, Bye(sent=now()))
         presence.scope.cancel()
@@ -222,7 +238,7 @@ class Chat:
 
     async def _stay(self, presence: Presence) -> None:
         topic = wire.topic_of(presence.room.name)
-        self.node.validate(topic, wire.is_message)
+        self.node.validate(topic, lambda message: wire.is_message(message.publication))
         try:
             with presence.scope:
                 async with self.node.subscribe(topic) as messages, trio.open_nursery() as nursery:
@@ -230,13 +246,23 @@ class Chat:
                     nursery.start_soon(self._catch_up, presence)
                     self._tell([Changed()])
                     presence.entered.set()
-                    async for message in messages:
-                        self._heard(presence, message.publication)
+                    await self._hear(presence, messages)
         finally:
             del self._here[presence.room.name]
             presence.entered.set()
             presence.over.set()
             self._tell([Changed()])
+
+    async def _hear(self, presence: Presence, messages: Subscription) -> None:
+        """Until cancelled; what has come by then is heard all the same, such as one's own words before a farewell."""
+        try:
+            async for message in messages:
+                self._heard(presence, message.publication)
+        finally:
+            messages.close()
+            with trio.CancelScope(shield=True):  # never waits, since nothing more comes
+                async for message in messages:
+                    self._heard(presence, message.publication)
 
     def _heard(self, presence: Presence, publication: Publication) -> None:
         events = presence.room.heard(publication, now())

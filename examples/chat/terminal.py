@@ -21,7 +21,7 @@ from datetime import datetime
 
 import trio
 
-from examples.chat.app import AnyEvent, Chat, Missed, Refused
+from examples.chat.app import AnyEvent, Chat, Feed, Missed, Refused
 from examples.chat.room import Came, Line, Renamed, Room, Said, Went, short
 from peer.errors import UsageError
 
@@ -109,10 +109,12 @@ class Screen:
 
 
 class Terminal:
-    def __init__(self, chat: Chat, screen: Screen) -> None:
+    def __init__(self, chat: Chat, screen: Screen, feed: Feed) -> None:
         self.chat = chat
         self.screen = screen
+        self.feed = feed
         self.room: str | None = None
+        self._left: Room | None = None  # the last one: what was said there may wait to be shown
         self._show(next(iter(chat.rooms), None))
 
     async def run_input(self) -> bool:
@@ -125,8 +127,8 @@ class Terminal:
                 await self.screen.print(f"* {harmless(str(error))}")
         return False
 
-    async def run_output(self, feed: AsyncIterator[AnyEvent]) -> None:
-        async for event in feed:
+    async def run_output(self) -> None:
+        async for event in self.feed:
             if (text := self.describe(event)) is not None:
                 await self.screen.print(text)
 
@@ -148,9 +150,7 @@ class Terminal:
             self._show(await self.chat.enter(rest))
             await self.screen.print(f"* you are in {self.room}")
         elif command == "leave":
-            await self.chat.leave(left := self._current())
-            self._show(next(iter(self.chat.rooms), None))
-            await self.screen.print(f"* you left {left}; " + (f"you are in {self.room}" if self.room else "/join another"))
+            await self._leave(self._current())
         elif command == "rooms":
             await self.screen.print(*(f"* {room.name}: {len(room.members)} here" for room in self.chat.rooms.values()))
         elif command == "who":
@@ -165,14 +165,22 @@ class Terminal:
         else:
             raise UsageError(f"there is no command /{command}; see /help")
 
+    async def _leave(self, room: str) -> None:
+        """What was said before is shown before."""
+        self._left = self.chat.rooms[room]
+        await self.chat.leave(room)
+        await self.feed.caught_up()
+        self._show(next(iter(self.chat.rooms), None))
+        await self.screen.print(f"* you left {room}; " + (f"you are in {self.room}" if self.room else "/join another"))
+
     def describe(self, event: AnyEvent) -> str | None:
         """As a line; None for what is not told here."""
         if isinstance(event, Missed):
             return f"* {event.count} events came too fast to be shown"
         if not isinstance(event, Said | Came | Went | Renamed | Refused):
             return None
-        room = self.chat.rooms.get(event.room)
-        if room is None:
+        room = self.chat.rooms.get(event.room, self._left)
+        if room is None or room.name != event.room:
             return None
         if isinstance(event, Said):
             return _said(room, event.line)

@@ -6,10 +6,11 @@ import fcntl
 import os
 import pty
 import re
+import socket
 import struct
 import sys
 import termios
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -311,6 +312,24 @@ async def test_a_feed_that_is_not_read_counts_what_it_missed() -> None:
     assert [await anext(feed) for _ in range(1_000)] == [event] * 1_000
     feed.put(event)
     assert [await anext(feed), await anext(feed)] == [Missed(10), event]
+
+
+async def test_a_feed_has_caught_up_when_its_reader_has_done_with_all_that_was_in_it(autojump_clock: object) -> None:
+    feed, done = Feed(), []
+
+    async def read() -> None:
+        async for event in feed:
+            await trio.sleep(1)
+            done.append(event)
+
+    async with trio.open_nursery() as nursery:
+        await feed.caught_up()
+        nursery.start_soon(read)
+        for _ in range(3):
+            feed.put(Came("lobby", "peer", "ada"))
+        await feed.caught_up()
+        assert len(done) == 3
+        nursery.cancel_scope.cancel()
 
 
 # Nodes on loopback.
@@ -617,6 +636,46 @@ async def test_two_people_at_two_terminals_and_one_at_a_pipe() -> None:
                 await bob.type("/quit\n")
             await ada.shows(r"ada(#\w{8})? has left")
             await ada.type("\x03")  # Ctrl-C
+
+
+async def test_what_was_said_before_leaving_is_shown_before_it() -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with at_terminal("--name", "ada", "--room", "den", "--room", "lobby") as ada:
+            await ada.shows(r"\[den\] $")
+            await ada.type("one\ntwo\n/leave\nthree\n/leave\n")  # at once
+            await ada.shows(r"\[den\] ada: one\n\d\d:\d\d \[den\] ada: two\n\* you left den; you are in lobby\n")
+            await ada.shows(r"you are in lobby\n\d\d:\d\d \[lobby\] ada: three\n\* you left lobby; /join another\n")
+            await ada.type("/quit\n")
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address that refuses, and is nobody else's meanwhile."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"/ip4/127.0.0.1/tcp/{bound.getsockname()[1]}/p2p/{peer_text(ADA.peer)}"
+
+
+async def test_a_terminal_tells_once_that_nobody_answers_and_when_somebody_does(nobody: str) -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with at_terminal("--name", "ada", "--join", nobody) as ada:
+            invitation = await ada.shows(r"--join (\S+)\n")
+            await ada.shows(r"\* nobody has answered yet")
+            await ada.type("is anybody there\n")
+            await ada.shows(r"ada: is anybody there\n")
+            async with open_chat(ChatConfig(name="bob", join=[invitation[1]], listen=HERE)):
+                await ada.shows(r"\* somebody has answered\n")
+                await ada.shows("bob is here")
+            await ada.shows("bob has left")
+            screen = "\n".join(ada.screen())
+            assert screen.count("nobody has answered") == screen.count("somebody has answered") == 1
+            await ada.type("/quit\n")
+
+
+async def test_a_pipe_that_nobody_answers_says_its_lines_all_the_same(nobody: str) -> None:
+    with trio.fail_after(DEADLINE_S):
+        code, out, _ = await piped(b"/rooms\n", "--name", "ada", "--join", nobody)
+    assert code == 0 and re.search(r"\* nobody has answered yet.*\n(.*\n)*\* lobby: \d here\n", out)
 
 
 async def test_a_pipe_says_its_lines_and_ends_without_a_prompt_or_ansi() -> None:
