@@ -18,7 +18,6 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -27,14 +26,16 @@ from typing import Any
 import msgspec
 
 from bench.link import Child, py_libp2p
-from bench.live_side import NUMBER, Plan, part_of
+from bench.live_side import LIMIT_S, NUMBER, Plan, part_of
 from bench.show import Report
+from bench.swarm_plan import percentile
 from peer.errors import UsageError, WeftError
 
 RIVAL = Path(__file__).resolve().parent / "rivals" / "py_libp2p_live.py"
 DEGREE = 6
 LEAST = 20
 NODES = range(2, 101)
+MESSAGES = range(LEAST, 100_001)  # of a burst; at the rate no more either
 SIZES = range(NUMBER, (1 << 16) + 1)
 
 
@@ -62,12 +63,15 @@ class LiveConfig:
     rivals: bool = True
 
     def __post_init__(self) -> None:
-        if self.nodes not in NODES or self.messages < LEAST or self.repetitions < 1:
-            raise UsageError(f"{NODES[0]} to {NODES[-1]} nodes, at least {LEAST} messages and one repetition")
+        if self.nodes not in NODES or self.messages not in MESSAGES or self.repetitions < 1:
+            nodes, messages = (f"{several[0]} to {several[-1]}" for several in (NODES, MESSAGES))
+            raise UsageError(f"{nodes} nodes, {messages} messages and at least one repetition")
         if not self.sizes or any(size not in SIZES for size in self.sizes):
             raise UsageError(f"a message has {SIZES[0]} to {SIZES[-1]} bytes")
         if not (self.rate > 0 and self.seconds * self.rate >= 1):
             raise UsageError("--rate is above 0, and --seconds long enough for one message")
+        if self.seconds >= LIMIT_S or self.seconds * self.rate > MESSAGES[-1]:
+            raise UsageError(f"--seconds is below {LIMIT_S}, and with --rate makes at most {MESSAGES[-1]} messages")
 
 
 QUICK = LiveConfig(nodes=6, messages=60, sizes=(100,), seconds=2.0, repetitions=1)
@@ -148,11 +152,6 @@ def profile_rows(result: dict[str, Any]) -> list[dict[str, Any]]:
     return [*table, {"us a delivery": "all", **result["cpu_us"]}, {"us a delivery": "samples", **result["samples"]}]
 
 
-def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value with at least that share at or below it."""
-    return sorted(values)[ceil(share * len(values)) - 1]
-
-
 def _once(name: str, plan: Plan, python: str | None) -> dict[str, Any]:
     command = [sys.executable, "-m", "bench.live_side"] if CASES[name].stack else [str(python), "-I", str(RIVAL)]
     with Child([*command, msgspec.json.encode(plan).decode()]) as child:
@@ -178,8 +177,8 @@ def _figures(name: str, size: int, runs: Sequence[dict[str, Any]], nodes: int) -
         "deliveries_s": median(run["burst"]["deliveries"] / run["burst"]["wall_s"] for run in runs),
         "burst": runs[0]["burst"]["due"],
         "delivered": min(_delivered(run["burst"]) for run in runs),
-        "p50_ms": median(percentile(run["paced"]["ms"], 0.5) for run in runs),
-        "p99_ms": median(percentile(run["paced"]["ms"], 0.99) for run in runs),
+        "p50_ms": median(percentile(Counter(run["paced"]["ms"]), 0.5) for run in runs),
+        "p99_ms": median(percentile(Counter(run["paced"]["ms"]), 0.99) for run in runs),
         "at_rate": min(_delivered(run["paced"]) for run in runs),
         "doubled": max(run[part]["doubled"] for run in runs for part in ("burst", "paced")),
         "kb_a_node": median((run["rss_kb"] - run["base_kb"]) / nodes for run in runs),

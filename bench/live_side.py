@@ -54,6 +54,7 @@ PARTS = {
     "overlays.overlay": "overlay",
     "overlays.static": "overlay",
     "overlays.hyparview": "overlay",
+    "overlays.xbot": "overlay",
     "__main__": "the bench itself",
 }
 
@@ -68,6 +69,10 @@ class Plan(msgspec.Struct, frozen=True):
     rate: float  # messages a second, all nodes together
     paced: int  # messages at that rate
     profiled: bool = False
+
+    @property
+    def messages(self) -> int:
+        return self.warmup + self.paced + self.burst
 
 
 class Tally:
@@ -129,23 +134,23 @@ class Run:
 
     def __init__(self, plan: Plan, publish: Publish) -> None:
         self.tally = Tally(plan.nodes, 0, 0)
-        self._plan = plan
+        self.plan = plan
         self._publish = publish
         self._next = 0
 
     async def warm_up(self) -> None:
         """One message at a time, so that each has arrived before the next shapes a tree or a mesh."""
-        for _ in range(self._plan.warmup):
+        for _ in range(self.plan.warmup):
             await self._part(1, 0.0, Meter(False))
 
     async def paced(self) -> dict[str, Any]:
-        return await self._part(self._plan.paced, 1 / self._plan.rate, Meter(False))
+        return await self._part(self.plan.paced, 1 / self.plan.rate, Meter(False))
 
     async def burst(self) -> dict[str, Any]:
-        return await self._part(self._plan.burst, 0.0, Sampler(self._plan.profiled))
+        return await self._part(self.plan.burst, 0.0, Sampler(self.plan.profiled))
 
     async def _part(self, count: int, every: float, meter: Meter) -> dict[str, Any]:
-        tally = self.tally = Tally(self._plan.nodes, self._next, count)
+        tally = self.tally = Tally(self.plan.nodes, self._next, count)
         self._next += count
         clock = Clock(tally, meter)
         async with trio.open_nursery() as nursery:
@@ -157,7 +162,7 @@ class Run:
 
     async def _send(self, tally: Tally, every: float) -> None:
         began = trio.current_time()
-        pad = bytes(self._plan.size - NUMBER)
+        pad = bytes(self.plan.size - NUMBER)
         for place in range(tally.count):
             if every:
                 await trio.sleep_until(began + place * every)
@@ -243,7 +248,8 @@ async def connected(plan: Plan, nodes: Sequence[PubSub]) -> None:
 
 
 async def take(number: int, node: PubSub, run: Run, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-    async with node.subscribe(TOPIC) as messages:
+    """The buffer holds all there is: the bench asks what the network loses, so the application must not be what loses."""
+    async with node.subscribe(TOPIC, buffer=run.plan.messages) as messages:
         task_status.started()
         async for message in messages:
             run.tally.took(number, message.data)

@@ -16,10 +16,12 @@ Bounds: those of `bench.swarm_live`; STEPS of the ramp. Logs are kept only where
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from math import inf, sqrt
 from pathlib import Path
@@ -38,6 +40,7 @@ GRACE_S = 2.0  # more than a lost payload needs to be missed and asked for
 BEHIND_S = 0.5
 NEAR = 1.1  # the ratio of two rates, one held and one not, between which no other is tried
 STEPS = 16
+SHARES = {"p50": 0.5, "p99": 0.99, "max": 1.0}
 
 CLAIM = "Every message of a surviving sender came exactly once to every peer that was up throughout, live and in the simulator."
 
@@ -53,9 +56,14 @@ def bench_swarm(config: SwarmConfig, *, progress: Tell | None = None) -> dict[st
     plan = draw(config)
     if not plan.surviving:
         raise UsageError("all senders are among the killed, so nothing would be judged; try another --seed or more --senders")
+    with _sigterm_interrupts():
+        return _logged(plan, progress or (lambda share, word: None))
+
+
+def _logged(plan: Plan, tell: Tell) -> dict[str, Any]:
     folder, kept = Path(tempfile.mkdtemp(prefix="weft-swarm-")), False
     try:
-        result = _both(plan, folder, progress or (lambda share, word: None))
+        result = _both(plan, folder, tell)
         kept = bool(result["logs"])
         return result
     except WeftError as error:
@@ -64,6 +72,16 @@ def bench_swarm(config: SwarmConfig, *, progress: Tell | None = None) -> dict[st
     finally:
         if not kept:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """As Ctrl-C does, so that nothing is left behind; while the swarm runs, `bench.swarm_live` sees to it."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _both(plan: Plan, folder: Path, tell: Tell) -> dict[str, Any]:
@@ -93,10 +111,10 @@ async def _live(plan: Plan, folder: Path, tell: Tell) -> tuple[Outcome, dict[str
 async def kills_and_joins(swarm: Swarm, tell: Tell) -> Outcome:
     plan, config = swarm.plan, swarm.plan.config
     began = await swarm.begin(Load(plan.senders, config.rate, config.seconds))
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(swarm.change, began)
-        nursery.start_soon(_tell_on, tell, began, config.seconds)
-        with within(config.seconds + START_S, "the senders to send all"):
+    with within(config.seconds + START_S, "the senders to send all, and for the kills and joins"):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(swarm.change, began)
+            nursery.start_soon(_tell_on, tell, began, config.seconds)
             await swarm.all_sent(plan.surviving)
     with trio.move_on_after(SETTLE_S):
         await swarm.all_came(plan.due(), plan.throughout)
@@ -171,7 +189,7 @@ def figures(outcome: Outcome, peers: Sequence[int]) -> dict[str, Any]:
     deliveries = sum(sum(told.late.values()) for told in outcome.told.values())
     return {
         **_counts(outcome.judgement),
-        "latency_ms": {"p50": percentile(late, 0.5), "p99": percentile(late, 0.99), "max": percentile(late, 1.0)},
+        "latency_ms": {name: percentile(late, share) / 10 if late else None for name, share in SHARES.items()},
         "cpu_us_a_delivery": 1e6 * outcome.cpu_s / deliveries if deliveries else None,
         "behind_ms": 1e3 * outcome.behind_s,
     }

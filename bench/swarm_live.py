@@ -4,7 +4,8 @@
 run of messages, `change` kills and joins by the plan, and `outcome` asks all that live what came. A kill is SIGKILL to a whole
 process: nothing is flushed, nobody is told, and the kernel closes its sockets.
 
-Bounds: every wait has a deadline; the processes end with the block, whatever ends it, and by themselves if the parent is killed.
+Bounds: every wait on the processes has a deadline; they end with the block, whatever ends it (SIGTERM does as Ctrl-C does), and
+by themselves if the parent is killed.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class Child:
         self.killed = False
         self._process: trio.Process | None = None
         self._lock = trio.Lock()
-        self._put, self._answers = trio.open_memory_channel[words.Answer](1)
+        self._asked = 0
+        self._put, self._answers = trio.open_memory_channel[words.Said](1)
 
     async def run(
         self, sent: Callable[[words.Sent], None], task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -57,8 +59,8 @@ class Child:
             assert process.stdout is not None
             task_status.started()
             async for line in words.lines(process.stdout):
-                answer = msgspec.json.decode(line, type=words.Answer)
-                sent(answer) if isinstance(answer, words.Sent) else await self._put.send(answer)
+                said = msgspec.json.decode(line, type=words.Said)
+                sent(said.answer) if isinstance(said.answer, words.Sent) else await self._put.send(said)
             if not self.killed:
                 raise WeftError(f"a process of the swarm ended: {_last_line(self.log)}")
         finally:
@@ -76,18 +78,23 @@ class Child:
         self._process.send_signal(signal.SIGKILL)
 
     async def ask(self, command: words.Command, kind: type[T]) -> T:
+        """Cancelled, the command may be obeyed all the same; its answer is then nobody's."""
         assert self._process is not None and self._process.stdin is not None
         async with self._lock:
+            self._asked += 1
             try:
-                await self._process.stdin.send_all(msgspec.json.encode(command) + b"\n")
+                await self._process.stdin.send_all(msgspec.json.encode(words.Asked(self._asked, command)) + b"\n")
             except trio.BrokenResourceError:
                 await trio.sleep_forever()  # it has ended; `run` is about to say how
             return await self.hear(kind)
 
     async def hear(self, kind: type[T]) -> T:
-        answer = await self._answers.receive()
-        assert isinstance(answer, kind), answer
-        return answer
+        """The answer to the last command, or the first word; answers to older commands, which nobody waits for, are skipped."""
+        said = await self._answers.receive()
+        while said.number < self._asked:
+            said = await self._answers.receive()
+        assert isinstance(said.answer, kind), said
+        return said.answer
 
 
 @dataclass(frozen=True)
@@ -164,12 +171,13 @@ class Swarm:
         """The moment at which they start, which is soon."""
         self.run += 1
         self.behind = {}
-        for child in self.living:
-            await child.ask(words.Begin(self.run), words.Done)
-        at = time.monotonic() + LEAD_S
-        for child in self.living:
-            if here := {sender: at + phase for sender, phase in load.senders.items() if sender in child.peers}:
-                await child.ask(words.Send(self.run, here, load.count, 1 / load.rate, self.plan.config.size), words.Done)
+        with within(START_S, "the processes to begin a run"):
+            for child in self.living:
+                await child.ask(words.Begin(self.run), words.Done)
+            at = time.monotonic() + LEAD_S
+            for child in self.living:
+                if here := {sender: at + phase for sender, phase in load.senders.items() if sender in child.peers}:
+                    await child.ask(words.Send(self.run, here, load.count, 1 / load.rate, self.plan.config.size), words.Done)
         return at
 
     async def all_sent(self, senders: Sequence[int]) -> None:
@@ -182,8 +190,9 @@ class Swarm:
 
     async def quiet(self, due: dict[int, int], peers: Sequence[int]) -> None:
         """Nobody sends any more, and nothing comes."""
-        for child in self.living:
-            await child.ask(words.Stop(), words.Done)
+        with within(START_S, "the senders to stop"):
+            for child in self.living:
+                await child.ask(words.Stop(), words.Done)
         before = -1
         with trio.move_on_after(SETTLE_S):
             while (now := await self._came(due, peers)) != before:
@@ -195,7 +204,8 @@ class Swarm:
         return sum([(await child.ask(command, words.Counted)).messages for child in self.living])
 
     async def outcome(self, due: dict[int, int], peers: Sequence[int]) -> Outcome:
-        reports = [await child.ask(words.Report(), words.Reported) for child in self.living]
+        with within(START_S, "the processes to tell what came"):
+            reports = [await child.ask(words.Report(), words.Reported) for child in self.living]
         told = {peer: each for report in reports for peer, each in report.told.items()}
         cpu_s = sum(report.cpu_s for report in reports)
         dead = sum(child.dead for child in self.children)
@@ -227,9 +237,10 @@ class Swarm:
         senders = {sender for short in judged.missing.values() for sender in short}
         senders |= {sender for doubled in judged.doubled.values() for sender, _ in doubled}
         peers = {*judged.missing, *judged.doubled, *senders}
-        for child in self.living:
-            if here := sorted(peers.intersection(child.peers)):
-                await child.ask(words.Explain(here), words.Done)
+        with within(START_S, "the processes to explain what is wrong"):
+            for child in self.living:
+                if here := sorted(peers.intersection(child.peers)):
+                    await child.ask(words.Explain(here), words.Done)
         return sorted({str(self.home[peer].log) for peer in peers})
 
 
@@ -239,6 +250,7 @@ async def running(plan: Plan, folder: Path) -> AsyncIterator[Swarm]:
     swarm = Swarm(plan, [Child(number, peers, folder) for number, peers in enumerate(plan.homes())])
     with alone(), _one_is_enough():
         async with trio.open_nursery() as nursery:
+            await nursery.start(_heed_sigterm)
             with within(START_S, "the processes to begin"):
                 for child in swarm.children:
                     await nursery.start(child.run, swarm.sent)
@@ -246,6 +258,14 @@ async def running(plan: Plan, folder: Path) -> AsyncIterator[Swarm]:
             await swarm.unite()
             yield swarm
             nursery.cancel_scope.cancel()
+
+
+async def _heed_sigterm(task_status: trio.TaskStatus[None]) -> None:
+    """A task of its own, since a handler that raises would do so in the midst of trio."""
+    with trio.open_signal_receiver(signal.SIGTERM) as signals:
+        task_status.started()
+        async for _ in signals:
+            raise KeyboardInterrupt
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from functools import cached_property
 from itertools import pairwise
 from random import Random
 from struct import Struct
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -36,7 +36,18 @@ TENTH = 100  # microseconds: latencies are counted in tenths of a millisecond
 DOUBLED = 100
 SETTLE_S = 60.0  # after the last message, in both worlds: several times what a message needs to be missed and asked for
 LEAST = 3  # neighbours of each peer before messages begin
+RANGES = {
+    "peers": (3, 1_000),
+    "senders": (1, 1_000),
+    "rate": (0, 100_000),
+    "seconds": (0, 86_400),
+    "size": (HEAD.size, 1 << 16),  # what `PubSub` takes by default
+    "processes": (1, 100),
+    "step": (0, 3_600),
+}
+DELIVERIES = 10_000_000  # in all: each is held in memory, once a world
 
+Value = TypeVar("Value", int, float)
 Spans: TypeAlias = list[tuple[int, int]]
 """Numbers in order, as first and last of each unbroken row."""
 Heard: TypeAlias = dict[int, Spans]
@@ -60,14 +71,27 @@ class SwarmConfig:
     step: float = 5.0
 
     def __post_init__(self) -> None:
-        least = {"peers": 3, "senders": 1, "processes": 1, "size": HEAD.size}
         for name in self.__dataclass_fields__:
-            if getattr(self, name) < least.get(name, 0):
-                raise UsageError(f"--{name} is {getattr(self, name)}; it must be at least {least.get(name, 0)}")
-        if self.senders > self.peers or self.killed > self.peers - 2 or self.peers + self.joining > 1_000:
-            raise UsageError("more senders than peers, fewer than two peers left, or more than 1000 peers in all")
-        if round(self.rate * self.seconds) < 1:
+            _check(name, getattr(self, name))
+        if self.senders > self.peers:
+            raise UsageError(f"--senders is {self.senders}, more than the {self.peers} peers")
+        if self.killed > self.peers - 2:
+            raise UsageError(f"--killed is {self.killed}; fewer than two of the {self.peers} peers would be left")
+        if self.peers + self.joining > 1_000:
+            raise UsageError(f"--peers and --joining are {self.peers + self.joining} together; it must be at most 1000")
+        messages = round(self.rate * self.seconds)
+        if messages < 1:
             raise UsageError("--rate and --seconds together make less than one message")
+        if messages * self.senders * (self.peers + self.joining) > DELIVERIES:
+            raise UsageError(f"--rate, --seconds and --senders together make more than {DELIVERIES} deliveries")
+
+
+def _check(name: str, value: float) -> None:
+    least, most = RANGES.get(name, (0, None))
+    if not value >= least:  # nor is nan
+        raise UsageError(f"--{name} is {value}; it must be at least {least}")
+    if most is not None and value > most:
+        raise UsageError(f"--{name} is {value}; it must be at most {most}")
 
 
 QUICK = SwarmConfig(peers=20, senders=5, seconds=10.0, killed=4, joining=4, processes=3, step=0.0)
@@ -267,11 +291,11 @@ def _numbers(found: Spans) -> set[int]:
     return {number for first, last in found for number in range(first, last + 1)}
 
 
-def percentile(late: Mapping[int, int], share: float) -> float | None:
-    """In milliseconds: the smallest value with at least that share at or below it."""
-    left = share * sum(late.values())
-    for tenths in sorted(late):
-        left -= late[tenths]
+def percentile(counts: Mapping[Value, int], share: float) -> Value:
+    """The smallest value with at least that share at or below it, by how often each came; there must be one."""
+    left = share * sum(counts.values())
+    for value in sorted(counts):
+        left -= counts[value]
         if left <= 1e-9:
-            return tenths / 10
-    return None
+            return value
+    return max(counts)

@@ -31,8 +31,8 @@ BUFFER = 1 << 14  # messages: the bench asks what the network loses, so the appl
 log = logging.getLogger("weft.swarm")
 
 
-def say(answer: words.Answer) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
+def say(answer: words.Answer, number: int = 0) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(words.Said(answer, number)) + b"\n")
     sys.stdout.buffer.flush()
 
 
@@ -133,7 +133,8 @@ async def run() -> None:
             process = Process(nursery)
             say(words.Ready())
             async for line in words.lines(trio.lowlevel.FdStream(os.dup(sys.stdin.fileno()))):
-                say(await process.obey(msgspec.json.decode(line, type=words.Command)))
+                asked = msgspec.json.decode(line, type=words.Asked)
+                say(await process.obey(asked.command), asked.number)
             nursery.cancel_scope.cancel()
 
 

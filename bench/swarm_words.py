@@ -1,6 +1,7 @@
 """What a swarm's parent and its processes say to each other: one JSON object a line, commands one way, answers the other.
 
-A process says Ready first. Each command is answered by one line, in order; a `Sent` comes by itself.
+A process says Ready first. Each command is answered by one line, in order, which repeats its number: who waits for an answer no
+longer has to hear it all the same. A `Sent` comes by itself.
 """
 
 from __future__ import annotations
@@ -95,6 +96,18 @@ class Sent(msgspec.Struct, tag=True):
 
 Command: TypeAlias = Open | Begin | Send | Stop | Count | Look | Report | Explain
 Answer: TypeAlias = Ready | Done | Opened | Counted | Looked | Reported | Sent
+
+
+class Asked(msgspec.Struct):
+    number: int
+    command: Command
+
+
+class Said(msgspec.Struct):
+    """`number` is that of the command; what comes by itself has none."""
+
+    answer: Answer
+    number: int = 0
 
 
 async def lines(stream: trio.abc.ReceiveStream) -> AsyncIterator[bytes]:

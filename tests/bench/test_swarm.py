@@ -5,20 +5,26 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from itertools import pairwise
-from math import inf
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from trio.testing import MockClock
 
 from bench import swarm, swarm_live
+from bench import swarm_words as words
 from bench.cli import main
+from bench.swarm_live import START_S, Child, Load, Swarm
 from bench.swarm_plan import HEAD, QUICK, Plan, SwarmConfig, Tally, Told, draw, judge, pairs, payload, percentile, spans, united
 from bench.swarm_twin import Twin
 from peer.errors import UsageError, WeftError
@@ -91,14 +97,31 @@ def test_several_victims_die_together_and_others_alone() -> None:
         ({"peers": 2}, "--peers is 2; it must be at least 3"),
         ({"size": HEAD.size - 1}, f"--size is {HEAD.size - 1}"),
         ({"killed": -1}, "--killed is -1"),
-        ({"killed": 49}, "fewer than two peers left"),
-        ({"senders": 51}, "more senders than peers"),
+        ({"killed": 49}, "--killed is 49; fewer than two of the 50 peers would be left"),
+        ({"senders": 51}, "--senders is 51, more than the 50 peers"),
+        ({"joining": 951}, "--peers and --joining are 1001 together; it must be at most 1000"),
         ({"rate": 0.001}, "less than one message"),
+        ({"rate": nan}, "--rate is nan; it must be at least 0"),
+        ({"rate": inf}, "--rate is inf; it must be at most 100000"),
+        ({"seconds": inf}, "--seconds is inf; it must be at most 86400"),
+        ({"step": nan}, "--step is nan; it must be at least 0"),
+        ({"step": inf}, "--step is inf; it must be at most 3600"),
+        ({"size": (1 << 16) + 1}, "--size is 65537; it must be at most 65536"),
+        ({"processes": 10**12}, "--processes is 1000000000000; it must be at most 100"),
+        ({"rate": 1_000.0, "seconds": 600.0}, "more than 10000000 deliveries"),
     ],
 )
 def test_what_makes_no_swarm_is_refused(asked: Mapping[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError) as caught:
         SwarmConfig(**asked)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(("flag", "value"), [("--rate", "nan"), ("--rate", "inf"), ("--seconds", "inf")])
+def test_a_number_without_end_is_refused_with_one_line(flag: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "swarm", flag, value]) == 2
+    found = capsys.readouterr().err
+    assert found.startswith(f"weft: {flag} is {value}; it must be at ") and found.count("\n") == 1
 
 
 def test_a_swarm_whose_senders_are_all_killed_is_refused() -> None:
@@ -183,10 +206,16 @@ def test_the_set_of_deliveries_has_the_senders_and_peers_asked_for() -> None:
     assert pairs({0: 1}, [0, 1], told) == {(0, 0, 0), (0, 0, 1)}
 
 
-@pytest.mark.parametrize(("share", "value"), [(0.5, 0.2), (0.51, 0.3), (0.99, 0.4), (1.0, 0.4)])
-def test_a_percentile_is_the_smallest_value_with_that_share_at_or_below_it(share: float, value: float) -> None:
+@pytest.mark.parametrize(("share", "value"), [(0.25, 1), (0.5, 2), (0.51, 3), (0.99, 4), (1.0, 4)])
+def test_a_percentile_is_the_smallest_value_with_that_share_at_or_below_it(share: float, value: int) -> None:
     assert percentile({4: 1, 1: 1, 2: 1, 3: 1}, share) == value
-    assert percentile({}, share) is None
+    assert percentile({4: 10, 1: 10, 2: 10, 3: 10}, share) == value
+
+
+@pytest.mark.parametrize(("late", "shown"), [({25: 99, 30: 1, 9: 0}, (2.5, 2.5, 3.0)), ({}, (None, None, None))])
+def test_latencies_are_shown_in_milliseconds_where_there_are_any(late: dict[int, int], shown: tuple[float | None, ...]) -> None:
+    outcome = swarm_live.Outcome(judge({}, [], {}), {0: Told({}, [], late)}, 1.0, 0.0, 0)
+    assert tuple(swarm.figures(outcome, [0])["latency_ms"].values()) == shown
 
 
 def test_an_overlay_is_united_by_links_that_both_ends_have() -> None:
@@ -322,3 +351,144 @@ def test_processes_that_do_not_begin_are_killed_when_the_time_is_over(monkeypatc
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+# A process that answers late or never.
+
+
+SLOW = """
+import trio
+import bench.swarm_process as process
+from bench import swarm_words as words
+from pathlib import Path
+
+obey = process.Process.obey
+
+async def slow(self, command):
+    if isinstance(command, words.Count):
+        process.say(words.Sent(0, 0, 0.0))
+        while not Path({sign!r}).exists():
+            await trio.sleep(0.01)
+    return await obey(self, command)
+
+process.Process.obey = slow
+process.main()
+"""
+
+
+async def test_an_answer_that_nobody_waits_for_any_more_is_not_taken_for_the_next(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sign, child, impatient = tmp_path / "sign", Child(0, [], tmp_path), trio.CancelScope()
+    monkeypatch.setattr(swarm_live, "COMMAND", [sys.executable, "-c", SLOW.format(sign=str(sign))])
+    with trio.fail_after(START_S):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(child.run, lambda sent: impatient.cancel())
+            await child.hear(words.Ready)
+            with impatient:
+                await child.ask(words.Count([], []), words.Counted)
+            assert impatient.cancelled_caught
+            sign.touch()
+            assert await child.ask(words.Look(), words.Looked) == words.Looked({})
+            assert await child.ask(words.Count([], []), words.Counted) == words.Counted(0)
+            nursery.cancel_scope.cancel()
+
+
+class Puppet(Child):
+    """Says at once that it is done, but never answers commands of the kinds it is deaf to."""
+
+    deaf: tuple[type, ...] = ()
+    swarm: Swarm
+
+    async def ask(self, command: words.Command, kind: type[Any]) -> Any:
+        if isinstance(command, self.deaf):
+            await trio.sleep_forever()
+        await trio.lowlevel.checkpoint()
+        if isinstance(command, words.Send):
+            for sender in command.senders:
+                self.swarm.sent(words.Sent(command.run, sender, 0.0))
+        return kind()
+
+    def kill(self) -> None:
+        self.killed = True
+
+
+def puppets(folder: Path, *deaf: type) -> Swarm:
+    plan = draw(replace(SMALL, rate=20.0, seconds=0.2))
+    children = [Puppet(number, peers, folder) for number, peers in enumerate(plan.homes())]
+    found = Swarm(plan, children)
+    found.addresses = {peer: [] for peer in range(plan.config.peers)}
+    for child in children:
+        child.swarm, child.deaf = found, deaf
+    return found
+
+
+Wait = Callable[[Swarm], Awaitable[object]]
+LOAD = Load({0: 0.0}, 1.0, 1.0)
+LOST = judge({0: 1}, [0], {})
+WAITS: dict[str, tuple[type, Wait, str]] = {
+    "begin": (words.Begin, lambda swarm: swarm.begin(LOAD), "the processes to begin a run"),
+    "send": (words.Send, lambda swarm: swarm.begin(LOAD), "the processes to begin a run"),
+    "stop": (words.Stop, lambda swarm: swarm.quiet({}, []), "the senders to stop"),
+    "outcome": (words.Report, lambda swarm: swarm.outcome({}, []), "the processes to tell what came"),
+    "explain": (words.Explain, lambda swarm: swarm.explain(LOST), "the processes to explain what is wrong"),
+    "joins": (words.Open, lambda each: swarm.kills_and_joins(each, lambda share, word: None), "the kills and joins"),
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+async def test_no_wait_on_a_process_is_without_end(name: str, tmp_path: Path, autojump_clock: MockClock) -> None:
+    deaf, wait, what = WAITS[name]
+    with trio.fail_after(10 * START_S), pytest.raises(WeftError, match=f"120 s were not enough for .*{what}"):
+        await wait(puppets(tmp_path, deaf))
+
+
+# SIGTERM.
+
+
+ENDED = """
+import signal, sys
+from bench import cli, swarm_live
+
+if {ignored}:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+swarm_live.COMMAND = [sys.executable, "-c", {program!r}]
+raise SystemExit(cli.main(["bench", "swarm", "--quick", "--quiet"]))
+"""
+
+ENDS = """
+import os, signal, sys
+try:
+    os.mkdir({sign!r})
+    os.kill(os.getppid(), signal.SIGTERM)
+except FileExistsError:
+    pass
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("ignored", [False, True], ids=["", "where Ctrl-C is ignored"])
+def test_sigterm_leaves_no_folder_behind(ignored: bool, tmp_path: Path) -> None:
+    folder, program = tmp_path / "logs", ENDS.format(sign=str(tmp_path / "sign"))
+    folder.mkdir()
+    command = [sys.executable, "-c", ENDED.format(ignored=ignored, program=program)]
+    ended = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"TMPDIR": str(folder)}, timeout=START_S)
+    assert (tmp_path / "sign").exists()
+    assert (ended.returncode, ended.stderr) == (130, "weft: interrupted\n")
+    assert list(folder.iterdir()) == []
+
+
+def test_sigterm_in_the_simulator_leaves_no_folder_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, folders = signal.getsignal(signal.SIGTERM), list[Path]()
+
+    def both(plan: Plan, folder: Path, tell: object) -> dict[str, Any]:
+        folders.append(folder)
+        assert signal.getsignal(signal.SIGTERM) != before
+        signal.raise_signal(signal.SIGTERM)
+        return {"logs": []}
+
+    monkeypatch.setattr(swarm, "_both", both)
+    with pytest.raises(KeyboardInterrupt):
+        swarm.bench_swarm(SMALL)
+    assert not folders[0].exists()
+    assert signal.getsignal(signal.SIGTERM) == before

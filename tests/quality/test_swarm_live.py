@@ -143,9 +143,10 @@ def gone(pid: int) -> bool:
         return True
 
 
-def test_an_interrupt_leaves_neither_processes_nor_logs_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("interrupt", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_an_interrupt_leaves_neither_processes_nor_logs_behind(interrupt: signal.Signals, tmp_path: Path) -> None:
     with swarming(tmp_path) as (parent, pids):
-        parent.send_signal(signal.SIGINT)
+        parent.send_signal(interrupt)
         _, errors = parent.communicate(timeout=DEADLINE_S)
         assert (parent.returncode, errors) == (130, "weft: interrupted\n")
         assert all(map(gone, pids))
