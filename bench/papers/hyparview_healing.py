@@ -2,6 +2,9 @@
 
 DSN 2007, section 5. One message is published before the crash, and one at the end of each cycle after it; the first of these
 that reaches as large a share as the one before the crash ends the healing. The paper's values are read off its figure.
+
+Where a survivor knows only dead peers, and no survivor knows it, no cycle brings it back, and healing never ends: `AFTER` and one
+more are shown then. Of nodes that each know 35 others at random, about one in a thousand is in that state after a crash of 90 %.
 """
 
 from __future__ import annotations
