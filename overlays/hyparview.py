@@ -6,8 +6,12 @@ Sections below are that paper's. What it leaves open is settled here as follows:
   when it says yes, the asker when it hears it; a yes that nobody waits for any more is answered by DISCONNECT. So a peer is
   in `neighbors` only when both sides agreed, and has been reached before anybody is told of it.
 - The last node of a join walk asks with low priority: a newcomer that is full need not turn out one that just made room.
-- Low priority is refused only by a full view. Several slots are refilled at once, the first with high priority if the view
-  is empty; a yes that comes when the last slot was taken meanwhile is answered by DISCONNECT.
+- Low priority is refused only by a full view. Several slots are refilled at once, the first with high priority while less
+  than half of the view is there (the paper: none of it), else a few that have only each other would stay so; a yes that comes
+  when the last slot was taken meanwhile is answered by DISCONNECT.
+- While more of those asked were dead than alive, a full view goes on asking: after a mass crash many know only dead peers,
+  and wait for somebody who knows them. Such a one says yes, learns who asked, and asks back with high priority.
+- Who has nobody left to ask asks its contacts, then those that left its passive view to make room (`faded`).
 - Who is turned out first gets some peers to turn to (SHUFFLEREPLY), then DISCONNECT, then the link is released.
 - KEEPALIVE tells a neighbour that it is one. Whoever is not answers by DISCONNECT, as to all that only neighbours send.
 - Nobody can see that the overlay is in parts. So neighbours lost by failure, and contacts that were not reached, are probed
@@ -15,8 +19,8 @@ Sections below are that paper's. What it leaves open is settled here as follows:
 
 Below it asks for: `Env.connect` and `disconnect` to hold links, messages in order on a link, crashes told as `link_down`.
 Above it promises: `neighbors` of at most `active_size`, symmetric but for what is under way; `sample` over both views.
-Bounds: views by their sizes; ASKS and REPLIES below; peers tried and peers lost by a multiple of `passive_size`; incarnations
-by the links of the driver; timers: four, and one an ask. Lists, walks and texts of others are cut or refused at the border.
+Bounds: views and `faded` by their sizes; ASKS and REPLIES below; peers tried and lost by a multiple of `passive_size`;
+incarnations by the links of the driver; timers: four, and one an ask. Lists, walks and texts are cut or refused at the border.
 """
 
 from __future__ import annotations
@@ -116,6 +120,7 @@ class HyParViewConfig:
     probe_every: int = 30 * SECOND  # a guess: one dial, rare enough to cost nothing; 0 never probes, as in the paper
     remember: int = 3_600 * SECOND  # a guess: how long a lost neighbour is worth a probe
     refill_at_once: bool = True  # the paper's algorithm fills a slot when its peer has failed, and else in the next cycle
+    faded: int = 30  # a guess: as many again; 0 forgets them, as in the paper
     refusals: int = 8  # a guess: a slot may stay empty where all others are full, and asking all of them costs more
     first_retry: int = SECOND  # a guess, as in `overlays.static`
     last_retry: int = 60 * SECOND  # a guess, as in `overlays.static`
@@ -153,8 +158,8 @@ class HyParView(Overlay):
     """`neighbors` is the active view. `tried` are not asked again before the next round of refilling begins."""
 
     __slots__ = (
-        "asks", "attempts", "config", "contacts", "links", "lost", "passive", "pause", "quiet", "quiet_until", "refilling",
-        "refused", "replies", "round", "sent", "shuffles", "stopped", "timers", "tried",
+        "asks", "attempts", "config", "contacts", "doubts", "faded", "links", "lost", "passive", "pause", "quiet",
+        "quiet_until", "refilling", "refused", "replies", "round", "sent", "shuffles", "stopped", "timers", "tried",
     )  # fmt: skip
 
     protocols = ("/weft/hyparview/1.0.0",)
@@ -164,6 +169,7 @@ class HyParView(Overlay):
         self.config = config
         self.contacts = tuple(peer for peer in dict.fromkeys(contacts) if peer != env.me)
         self.passive: dict[Peer, None] = {}
+        self.faded: list[Peer] = []
         self.links: dict[Peer, int] = {}  # the incarnation of each link that is up
         self.asks: dict[Peer, Ask] = {}
         self.attempts = 0
@@ -176,6 +182,7 @@ class HyParView(Overlay):
         self.sent: tuple[Peer, ...] = ()  # what the last shuffle carried
         self.refilling = config.refill_at_once
         self.refused = 0  # in this round
+        self.doubts = 0  # how many more of those asked were dead than alive
         self.pause = config.first_retry
         self.round: Timer | None = None
         self.timers: dict[str, Timer] = {}
@@ -263,6 +270,7 @@ class HyParView(Overlay):
                 self._part(sender, LATE)
             return
         self._settle(sender)
+        self.doubts = max(0, self.doubts - 1)
         if not msg.accepted:
             self.refused += 1
             self._put_aside(sender)
@@ -374,7 +382,7 @@ class HyParView(Overlay):
     def _ask(self, peer: Peer, *, high: bool, evicts: bool = False) -> None:
         self.attempts += 1
         me = self.env.info(self.env.me)
-        joins = high and not evicts and peer in self.contacts
+        joins = high and not evicts and not self.neighbors and peer in self.contacts
         timer = self.env.after(self.config.patience, self._unanswered, peer, self.attempts)
         self.asks[peer] = Ask(self.attempts, high, evicts, timer)
         self.env.connect(peer)
@@ -386,6 +394,7 @@ class HyParView(Overlay):
 
     def _failed(self, peer: Peer) -> None:
         self._settle(peer)
+        self.doubts = min(self.doubts + 1, self.config.passive_size)
         self.passive.pop(peer, None)
         self._tried(peer)
         if peer in self.contacts:
@@ -412,12 +421,13 @@ class HyParView(Overlay):
         self._refill()
 
     def _refill(self) -> None:
-        """Ask as many as there are free slots, those of the passive view first; when all were asked, pause."""
+        """Ask as many as there are free slots, and one if in doubt; when all were asked, pause."""
         if self.neighbors and not self.refilling:
             return
         under_way = sum(not ask.evicts for ask in self.asks.values())
-        for _ in range(self.config.active_size - len(self.neighbors) - under_way):
-            urgent = not self.neighbors and not any(ask.high for ask in self.asks.values())
+        free = self.config.active_size - len(self.neighbors) - under_way
+        for _ in range(free if free > 0 or under_way else min(1, self.doubts)):
+            urgent = 2 * len(self.neighbors) < self.config.active_size and not any(ask.high for ask in self.asks.values())
             candidates = self._candidates(urgent)
             if not candidates or self.stopped:
                 break
@@ -427,17 +437,16 @@ class HyParView(Overlay):
 
     def _candidates(self, urgent: bool) -> list[Peer]:
         """Contacts are for those that have nobody: everybody knows them, and they would never have peace."""
-        known = [peer for peer in self.passive if peer not in self.tried and peer not in self.asks]
-        if not urgent:
-            return known if self.refused < self.config.refusals else []
-        if known:
-            return known
-        return [peer for peer in self.contacts if peer not in self.tried and peer not in self.asks]
+        if not urgent and self.refused >= self.config.refusals and not self.doubts:
+            return []
+        known = (self.passive,) if self.neighbors or not urgent else (self.passive, self.contacts, self.faded)
+        untried = ([peer for peer in pool if peer not in self.tried and peer not in self.asks] for pool in known)
+        return next(filter(None, untried), [])
 
     def _pause(self) -> None:
         if not self._room():
             self.pause = self.config.first_retry
-        elif self.round is None and not self.asks and not self.stopped and (self.passive or self.contacts):
+        elif self.round is None and not self.asks and not self.stopped and (self.passive or self.contacts or self.faded):
             self.round = self.env.after(self.pause, self._begin_round)
             self.pause = min(2 * self.pause, self.config.last_retry)
 
@@ -509,9 +518,16 @@ class HyParView(Overlay):
             while leaving and leaving[-1] not in self.passive:
                 leaving.pop()
             if len(self.passive) >= self.config.passive_size:
-                del self.passive[leaving.pop() if leaving else self.env.rng.choice(list(self.passive))]
+                self._fade(leaving.pop() if leaving else self.env.rng.choice(list(self.passive)))
             self.passive[peer] = None
             self._learn(info)
+
+    def _fade(self, peer: Peer) -> None:
+        del self.passive[peer]
+        if len(self.faded) < self.config.faded:
+            self.faded.append(peer)
+        elif self.faded:
+            self.faded[self.env.rng.randrange(len(self.faded))] = peer
 
     def _put_aside(self, peer: Peer) -> None:
         """It lives, but not again at once."""

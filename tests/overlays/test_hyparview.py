@@ -245,6 +245,64 @@ def test_an_empty_view_asks_one_with_high_priority_and_the_others_with_low() -> 
     assert asked == [True, False, False]
 
 
+@pytest.mark.parametrize(("left", "high"), [(2, True), (3, False)])
+def test_less_than_half_a_view_asks_with_high_priority_but_joins_no_contact_again(left: int, high: bool) -> None:
+    bench = Bench(11, started=False)
+    bench.befriend(*range(1, left + 2))
+    bench.know(11)
+    bench.down(1, 1)
+    assert [(peer, msg.high) for peer, msg in bench.env.take() if isinstance(msg, Neighbor)] == [(11, high)]
+    bench.down(11)
+    assert of(Join, bench.env.take()) == []
+
+
+def test_a_full_view_goes_on_asking_while_more_were_dead_than_alive() -> None:
+    bench = full()
+    bench.know(*range(11, 21))
+    bench.down(2, 2)
+    for _ in range(3):
+        [dead] = bench.machine.asks
+        bench.down(dead)
+    answers = []
+    while bench.machine.asks:
+        [peer] = bench.machine.asks
+        bench.up(peer)
+        bench.yes(peer)
+        answers.append(peer)
+    assert len(answers) == 3
+    assert [peer for peer in answers if peer in bench.neighbors] == answers[:1]
+    assert all(peer in bench.machine.passive for peer in answers[1:])
+
+
+def test_one_that_knew_only_dead_peers_learns_who_asks_it_and_asks_back() -> None:
+    bench = Bench()
+    bench.up(7)
+    bench.hear(7, Neighbor(PeerInfo(7), 1, False))
+    bench.hear(7, Disconnect(True, "the last slot was taken"))
+    bench.env.advance(CONFIG.last_retry)
+    assert [(peer, msg.high) for peer, msg in bench.env.take() if isinstance(msg, Neighbor)] == [(7, True)]
+
+
+def test_an_isolated_node_asks_those_that_left_its_passive_view_after_its_contacts() -> None:
+    bench = Bench(99, config=replace(STILL, passive_size=2, faded=2), started=False)
+    bench.befriend(1)
+    for peer in range(11, 17):
+        bench.hear(1, ShuffleReply(0, (PeerInfo(peer),)))
+    known = list(bench.machine.passive)
+    faded = list(bench.machine.faded)
+    assert len(faded) == 2
+    assert not set(faded) & set(known)
+    bench.down(1, 1)
+    asked: list[Peer] = []
+    while bench.machine.asks:
+        peer = next(iter(bench.machine.asks))
+        asked.append(peer)
+        bench.down(peer)
+    assert sorted(asked[:2]) == known
+    assert asked[2] == 99
+    assert sorted(asked[3:]) == sorted(faded)
+
+
 def test_one_that_cannot_be_reached_leaves_the_passive_view_and_another_is_tried() -> None:
     bench = full()
     bench.know(8, 9)
@@ -814,6 +872,7 @@ def test_whatever_a_neighbour_introduces_all_tables_are_bounded() -> None:
     assert len(machine.neighbors) == SIZE
     assert len(machine.asks) == ASKS
     assert len(machine.passive) == CONFIG.passive_size
+    assert len(machine.faded) == CONFIG.faded
     assert len(machine.replies) <= 8
     assert len(bench.env.holds) <= SIZE + ASKS + 8
     assert bench.env.clock.waiting <= 4 + ASKS
@@ -839,6 +898,7 @@ def test_whatever_a_neighbour_tells_of_the_dead_what_was_tried_is_bounded() -> N
         for peer in list(bench.machine.asks):
             bench.down(peer)
     assert len(bench.machine.tried) <= 4 * CONFIG.passive_size
+    assert bench.machine.doubts == CONFIG.passive_size
 
 
 def test_every_message_survives_its_codec() -> None:
