@@ -6,11 +6,11 @@ Sections below are that paper's. What it leaves open is settled here as follows:
   when it says yes, the asker when it hears it; a yes that nobody waits for any more is answered by DISCONNECT. So a peer is
   in `neighbors` only when both sides agreed, and has been reached before anybody is told of it.
 - The last node of a join walk asks with low priority: a newcomer that is full need not turn out one that just made room.
-- Low priority is refused only by a full view. Several slots are refilled at once, the first with high priority while less
-  than half of the view is there (the paper: none of it), else a few that have only each other would stay so; a yes that comes
-  when the last slot was taken meanwhile is answered by DISCONNECT.
-- While more of those asked were dead than alive, a full view goes on asking: after a mass crash many know only dead peers,
-  and wait for somebody who knows them. Such a one says yes, learns who asked, and asks back with high priority.
+- Low priority is refused only by a full view. Several slots are refilled at once, the first with high priority if the view
+  is empty; a yes that comes when the last slot was taken meanwhile is answered by DISCONNECT.
+- While more of those asked were dead than alive there was a mass crash. Then a full view goes on asking, for many know only
+  dead peers and wait for somebody who knows them: such a one says yes, learns who asked, and asks back with high priority.
+  And less than half a view asks with high priority too, or a few that have only each other would stay so.
 - Who has nobody left to ask asks its contacts, then those that left its passive view to make room (`faded`).
 - Who is turned out first gets some peers to turn to (SHUFFLEREPLY), then DISCONNECT, then the link is released.
 - KEEPALIVE tells a neighbour that it is one. Whoever is not answers by DISCONNECT, as to all that only neighbours send.
@@ -426,8 +426,9 @@ class HyParView(Overlay):
             return
         under_way = sum(not ask.evicts for ask in self.asks.values())
         free = self.config.active_size - len(self.neighbors) - under_way
+        enough = self.config.active_size / 2 if self.doubts else 1
         for _ in range(free if free > 0 or under_way else min(1, self.doubts)):
-            urgent = 2 * len(self.neighbors) < self.config.active_size and not any(ask.high for ask in self.asks.values())
+            urgent = len(self.neighbors) < enough and not any(ask.high for ask in self.asks.values())
             candidates = self._candidates(urgent)
             if not candidates or self.stopped:
                 break

@@ -246,14 +246,15 @@ def test_an_empty_view_asks_one_with_high_priority_and_the_others_with_low() -> 
 
 
 @pytest.mark.parametrize(("left", "high"), [(2, True), (3, False)])
-def test_less_than_half_a_view_asks_with_high_priority_but_joins_no_contact_again(left: int, high: bool) -> None:
-    bench = Bench(11, started=False)
+def test_less_than_half_a_view_asks_with_high_priority_after_a_dead_one_but_joins_no_contact_again(left: int, high: bool) -> None:
+    bench = Bench(12, started=False)
     bench.befriend(*range(1, left + 2))
     bench.know(11)
     bench.down(1, 1)
-    assert [(peer, msg.high) for peer, msg in bench.env.take() if isinstance(msg, Neighbor)] == [(11, high)]
+    bench.know(12)
+    assert bench.env.take() == [(11, Neighbor(PeerInfo(0), 1, False))]
     bench.down(11)
-    assert of(Join, bench.env.take()) == []
+    assert bench.env.take() == [(12, Neighbor(PeerInfo(0), 2, high))]
 
 
 def test_a_full_view_goes_on_asking_while_more_were_dead_than_alive() -> None:
