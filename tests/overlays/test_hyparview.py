@@ -287,8 +287,8 @@ def test_one_that_knew_only_dead_peers_learns_who_asks_it_and_asks_back() -> Non
 def test_an_isolated_node_asks_those_that_left_its_passive_view_after_its_contacts() -> None:
     bench = Bench(99, config=replace(STILL, passive_size=2, faded=2), started=False)
     bench.befriend(1)
-    for peer in range(11, 17):
-        bench.hear(1, ShuffleReply(0, (PeerInfo(peer),)))
+    for number in range(11, 17):
+        bench.hear(1, ShuffleReply(0, (PeerInfo(number),)))
     known = list(bench.machine.passive)
     faded = list(bench.machine.faded)
     assert len(faded) == 2
