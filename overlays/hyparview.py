@@ -30,6 +30,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from overlays.claims import check_infos
 from overlays.overlay import Overlay
 from peer.errors import PeerError, UsageError
 from peer.machine import SECOND, Env, Link, Message, Peer, PeerInfo, Timer, upon
@@ -40,10 +41,7 @@ TRIED = 4  # times as many as the passive view holds
 REPLIES = 8  # answers to shuffles that wait for a link; the origin shuffles again
 
 LIST_LIMIT = 64  # peers in a message: eight times the paper's, for peers that are set otherwise
-ADDRESS_LIMIT = 16  # of one peer, as many as a host remembers
 TEXT_LIMIT = 256
-RECORD_LIMIT = 4_096
-ID_LIMIT = 64  # libp2p's longest peer id has 42 bytes
 
 MADE_ROOM = "made room for another"
 LATE = "the answer came too late"
@@ -606,15 +604,4 @@ class HyParView(Overlay):
             raise PeerError(f"a list of {len(infos)} peers is over the limit of {LIST_LIMIT}")
         if ttl < 0:
             raise PeerError(f"a walk of {ttl} steps")
-        kind = type(self.env.me)
-        for info in infos:
-            if type(info.peer) is not kind or (kind is bytes and not 0 < len(info.peer) <= ID_LIMIT):  # type: ignore[arg-type]
-                raise PeerError("no peer has such an id")
-            if info.addresses or info.record is not None:
-                self._check_claims(info)
-
-    def _check_claims(self, info: PeerInfo) -> None:
-        if len(info.addresses) > ADDRESS_LIMIT or any(len(text) > TEXT_LIMIT for text in info.addresses):
-            raise PeerError("a peer with more addresses, or longer ones, than any has")
-        if info.record is not None and len(info.record) > RECORD_LIMIT:
-            raise PeerError(f"a peer record over {RECORD_LIMIT} bytes")
+        check_infos(self.env.me, infos)

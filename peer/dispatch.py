@@ -29,7 +29,7 @@ def ask(machine: Machine, sender: Peer, msg: Message, reply: Callable[[Message],
 
 def told(mine: Sequence[Machine], theirs: Sequence[Machine]) -> list[tuple[Machine, str]]:
     """My machines that hear of a link between two stacks, and by which protocol; one that names none hears of all."""
-    return told_by(mine, [protocol for machine in theirs for protocol in machine.protocols])
+    return told_by(mine, [protocol for machine in theirs if machine.serves for protocol in machine.protocols])
 
 
 def told_by(mine: Sequence[Machine], theirs: Sequence[str]) -> list[tuple[Machine, str]]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, MutableMapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from heapq import heappop, heappush
 from math import inf
@@ -48,6 +48,7 @@ PARKED = LIMIT
 REQUESTS = 1_024
 HALF_FRAMES = 4 << 20  # bytes a link; one frame may have a quarter of it
 ANSWERS = 4 << 20  # bytes a stream that the peer has not taken
+ALONE_S = 10.0  # until a message that goes alone was taken
 FIRED = 256  # timers in a row before other tasks have their turn
 
 Upcall: TypeAlias = Callable[..., None]
@@ -215,7 +216,9 @@ class Driver:
 
     def post(self, env: DriverEnv, peer: Peer, parcel: Parcel) -> None:
         outlet = env.outlets.get(peer)
-        if outlet is None:
+        if parcel.msg.alone:
+            self._post_alone(env, _bytes(peer), parcel)
+        elif outlet is None:
             self._post_elsewhere(env, _bytes(peer), parcel)
         elif (verdict := admit(parcel.msg, parcel.size, outlet.queued, LIMIT)) == "send":
             outlet.put(parcel)
@@ -223,6 +226,27 @@ class Driver:
             self._never_left(env, peer, parcel, "the outbox is full")
         else:
             self._links[_bytes(peer)].link.close("the outbox is full: the peer is too slow")
+
+    def _post_alone(self, env: DriverEnv, peer: bytes, parcel: Parcel) -> None:
+        if self._requests >= REQUESTS:
+            self._never_left(env, peer, parcel, "too many requests are under way")
+        else:
+            self._requests += 1
+            self._nursery.start_soon(self._send_alone, env, peer, parcel)
+
+    async def _send_alone(self, env: DriverEnv, peer: bytes, parcel: Parcel) -> None:
+        """The stream ends by the peer, which has taken it then, or by patience."""
+        try:
+            with trio.move_on_after(ALONE_S):
+                async with await self._stream_for(env, peer) as stream:
+                    await stream.send_all(parcel.wire or b"".join(map(frame, env.codec.pack((parcel.msg,)))))
+                    stream.finish()
+                    while await stream.receive_some():
+                        pass
+        except (WeftError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            self._never_left(env, peer, parcel, str(error))
+        finally:
+            self._requests -= 1
 
     def _post_elsewhere(self, env: DriverEnv, peer: bytes, parcel: Parcel) -> None:
         """There is no way to the peer yet: a link without it, or none at all, and then one is dialled."""
@@ -280,11 +304,7 @@ class Driver:
         self._upcall(peer, on_fail, peer, failure)
 
     async def _answer_of(self, env: DriverEnv, peer: bytes, parcel: Parcel) -> Message:
-        link = await self.host.connect(peer)
-        protocol = speaks(env.machine.protocols, link.protocols)
-        if protocol is None:
-            raise StreamError("no common protocol")
-        async with link.open((protocol,)) as stream:
+        async with await self._stream_for(env, peer) as stream:
             data = parcel.wire or b"".join(map(frame, env.codec.pack((parcel.msg,))))
             await stream.send_all(data)
             frames = Frames(env.codec.limit)
@@ -293,6 +313,13 @@ class Driver:
                     for msg in env.codec.unpack(answer):
                         return msg
         raise StreamError("the peer ended the stream without an answer")
+
+    async def _stream_for(self, env: DriverEnv, peer: bytes) -> AbstractAsyncContextManager[Stream]:
+        link = await self.host.connect(peer)
+        protocol = speaks(env.machine.protocols, link.protocols)
+        if protocol is None:
+            raise StreamError("no common protocol")
+        return link.open((protocol,))
 
     # Holds and dials.
 
@@ -508,7 +535,7 @@ class Driver:
         self._note(NODE_UP, None, None)
         for machine in machines:
             machine.start()
-        for env in self.envs:
+        for env in self._serving():
             for protocol in env.machine.protocols:
                 self.host.push(protocol, partial(self.accept, env))
         self.host.watchers.append(self)
@@ -528,9 +555,13 @@ class Driver:
         for env in self.envs:
             for peer in list(env.holds):
                 self._let_go(env, peer)
+        for env in self._serving():
             for protocol in env.machine.protocols:
                 self.host.unhandle(protocol)
         self._note(NODE_DOWN, None, None)
+
+    def _serving(self) -> list[DriverEnv]:
+        return [env for env in self.envs if env.machine.serves]
 
     async def _tick(self) -> None:
         while True:

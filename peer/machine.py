@@ -49,11 +49,13 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What travels between two machines of one protocol; only scalars, bytes, tuples and Structs inside.
 
     A subclass sets `tag` to its number on the wire, and its lane. A message on the payload lane has the fields `id`
-    and `topic`, by which traces know it.
+    and `topic`, by which traces know it. One that goes `alone` has a stream of its own, which ends after it: some protocols
+    of others want it so. It may overtake what was sent before it.
     """
 
     lane: ClassVar[Lane] = Lane.CONTROL
     droppable: ClassVar[bool] = False
+    alone: ClassVar[bool] = False
 
 
 class MessageId(msgspec.Struct, frozen=True, array_like=True, gc=False, cache_hash=True, order=True):
@@ -192,12 +194,14 @@ class Machine:
 
     `protocols` are its ids on the wire, preferred first. `watches` names protocols of other machines whose links it
     is told of too, though it gets none of their messages; a machine that names neither is told of every link.
+    One that does not serve asks others and is asked by nobody: peers do not hear that it speaks its protocols.
     """
 
     __slots__ = ("__dict__", "__weakref__", "env", "trace", "tracing")
 
     protocols: tuple[str, ...] = ()
     watches: tuple[str, ...] = ()
+    serves: bool = True
     handlers: ClassVar[Handlers] = {}
     answerers: ClassVar[Handlers] = {}
     kinds: ClassVar[tuple[type[Message], ...]] = ()

@@ -95,7 +95,7 @@ class Simulator:
         if [machine.env for machine in machines] != node.envs:
             raise UsageError("a stack must be built lowest machine first, one Env for each machine")
         node.machines = machines
-        node.shape = tuple((machine.protocols, machine.watches) for machine in machines)
+        node.shape = tuple((machine.protocols, machine.watches, machine.serves) for machine in machines)
         self.nodes[number] = node
         self.live[number] = None
         self.note(node, NODE_UP)

@@ -272,7 +272,7 @@ class SimNode:
         self.up = True
         self.machines: Sequence[Machine] = ()
         self.envs: list[SimEnv] = []
-        self.shape: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
+        self.shape: tuple[tuple[tuple[str, ...], tuple[str, ...], bool], ...] = ()
         self.links: dict[Peer, Half] = {}
         self.holds: dict[Peer, int] = {}  # a bit for each port
         self.dials: dict[Peer, list[tuple[int, Freight]]] = {}
@@ -287,7 +287,8 @@ class SimNode:
     def relinked(self) -> None:
         """A link came or went."""
         self.changes += 1
-        self.look_over()
+        if self.troubled:
+            self.look_over()
 
     def look_over(self) -> None:
         self.troubled = any(half.trouble is not None for half in self.links.values())

@@ -13,12 +13,15 @@ from typing import Any, TypeAlias, TypeVar
 
 from overlays import graphs
 from overlays.hyparview import HyParView, HyParViewConfig
+from overlays.kademlia.dht import Kademlia, KademliaConfig
+from overlays.kademlia.neighbors import KademliaNeighbors
 from overlays.overlay import Overlay
 from overlays.static import Static
 from overlays.xbot import XBot, XBotConfig
 from peer.errors import UsageError
 from peer.machine import Build, Env, Machine, Peer, Rng
 from pubsub.flood import Flood
+from pubsub.kadpubsub import KadPubSub, KadPubSubConfig
 from pubsub.ordering.order import Order
 from pubsub.plumtree import Plumtree, PlumtreeConfig
 from pubsub.router import App, Router
@@ -27,6 +30,8 @@ from pubsub.signing import Signing
 Option: TypeAlias = bool | int | float | str
 Options: TypeAlias = dict[str, Option]
 Contacts: TypeAlias = Sequence[Peer]
+Below: TypeAlias = Sequence[Machine]
+"""What is under a router: machines from the lowest up, the last of them the overlay."""
 Config = TypeVar("Config")
 MakeOrder: TypeAlias = Callable[[Env, Router, App], Order]
 
@@ -42,17 +47,21 @@ class OverlayKind:
     check: Callable[[Options, int], None]
     introduce: Callable[[Options, int, Rng, bool], Sequence[Contacts]]
     admit: Callable[[Options, Sequence[int], Rng], Contacts]
-    build: Callable[[Env, Contacts, Options, Sequence[str]], Overlay]
+    build: Callable[[Callable[[], Env], Contacts, Options, Sequence[str]], Below]
 
 
 @dataclass(frozen=True)
 class RouterKind:
-    """`live` are the defaults that differ on a real network, where peers of other libraries may be."""
+    """`live` are the defaults that differ on a real network, where peers of other libraries may be.
+
+    `over` are the overlays that have what it needs; none means all.
+    """
 
     defaults: Options
     live: Options
     protocols: Sequence[str]
     build: Callable[[Env, Overlay, App, Options], Router]
+    over: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -85,10 +94,12 @@ class Stack:
         order: MakeOrder | None,
         env: Callable[[], Env],
     ) -> Sequence[Machine]:
-        overlay = self.overlay.build(env(), contacts, self.overlay_options, self.router.protocols)
+        *beneath, overlay = self.overlay.build(env, contacts, self.overlay_options, self.router.protocols)
+        assert isinstance(overlay, Overlay)
         router = self.router.build(env(), overlay, app, self.router_options)
         router.signing = signing
-        return [overlay, router] if order is None else [overlay, router, order(env(), router, app)]
+        above = [router] if order is None else [router, order(env(), router, app)]
+        return [*beneath, overlay, *above]
 
 
 def find(name: str, overlay: Options, router: Options, *, live: bool = False) -> Stack:
@@ -96,7 +107,7 @@ def find(name: str, overlay: Options, router: Options, *, live: bool = False) ->
     if not isinstance(name, str):
         raise UsageError(f"a stack is named OVERLAY/ROUTER, not {name!r:.80}; there are: {', '.join(names())}")
     below, _, above = name.partition("/")
-    if below not in OVERLAYS or above not in ROUTERS:
+    if name not in names():
         near = get_close_matches(name, names(), 1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise UsageError(f"no stack is called {name!r}{hint}; there are: {', '.join(names())}")
@@ -112,7 +123,7 @@ def check(name: str, overlay: Options, router: Options, nodes: int) -> None:
 
 
 def names() -> list[str]:
-    return [f"{overlay}/{router}" for overlay in OVERLAYS for router in ROUTERS]
+    return [f"{below}/{above}" for below in OVERLAYS for above, kind in ROUTERS.items() if not kind.over or below in kind.over]
 
 
 def _filled(layer: str, name: str, defaults: Options, given: Options) -> Options:
@@ -145,8 +156,8 @@ def _admit_static(options: Options, live: Sequence[int], rng: Rng) -> Contacts:
     return tuple(sorted(rng.sample(live, min(int(options["degree"]), len(live)))))
 
 
-def _build_static(env: Env, contacts: Contacts, options: Options, protocols: Sequence[str]) -> Overlay:
-    return Static(env, contacts, protocols)
+def _build_static(env: Callable[[], Env], contacts: Contacts, options: Options, protocols: Sequence[str]) -> Below:
+    return [Static(env(), contacts, protocols)]
 
 
 def _config(kind: Callable[..., Config], options: Options) -> Config:
@@ -173,16 +184,42 @@ def _admit_hyparview(options: Options, live: Sequence[int], rng: Rng) -> Contact
     return tuple(rng.sample(live, min(2, len(live))))
 
 
-def _build_hyparview(env: Env, contacts: Contacts, options: Options, protocols: Sequence[str]) -> Overlay:
-    return HyParView(env, contacts, _config(HyParViewConfig, options))
+def _build_hyparview(env: Callable[[], Env], contacts: Contacts, options: Options, protocols: Sequence[str]) -> Below:
+    return [HyParView(env(), contacts, _config(HyParViewConfig, options))]
 
 
 def _check_xbot(options: Options, nodes: int) -> None:
     _config(XBotConfig, options)
 
 
-def _build_xbot(env: Env, contacts: Contacts, options: Options, protocols: Sequence[str]) -> Overlay:
-    return XBot(env, contacts, _config(XBotConfig, options))
+def _build_xbot(env: Callable[[], Env], contacts: Contacts, options: Options, protocols: Sequence[str]) -> Below:
+    return [XBot(env(), contacts, _config(XBotConfig, options))]
+
+
+def _check_kademlia(options: Options, nodes: int) -> None:
+    _kademlia_config(options)
+    if int(options["links"]) < 1:
+        raise UsageError(f"overlay.links is {options['links']}; it must be at least 1")
+
+
+def _introduce_kademlia(options: Options, nodes: int, rng: Rng, at_once: bool) -> Sequence[Contacts]:
+    """Those that begin at once know one, and another that most do not know: no node can be all the others' only way in."""
+    if not at_once:
+        return [tuple(rng.sample(range(number), min(2, number))) for number in range(nodes)]
+    return [(), *((0, rng.randrange(number)) for number in range(1, nodes))]
+
+
+def _build_kademlia(env: Callable[[], Env], contacts: Contacts, options: Options, protocols: Sequence[str]) -> Below:
+    kademlia = Kademlia(env(), contacts, _kademlia_config(options))
+    return [kademlia, KademliaNeighbors(env(), kademlia, int(options["links"]), protocols)]
+
+
+def _kademlia_config(options: Options) -> KademliaConfig:
+    return _config(KademliaConfig, {name: value for name, value in options.items() if name != "links"})
+
+
+def _build_kadpubsub(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
+    return KadPubSub(env, overlay, app, _config(KadPubSubConfig, options))
 
 
 def _build_flood(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
@@ -199,9 +236,13 @@ OVERLAYS = {
         asdict(HyParViewConfig()), _check_hyparview, _introduce_hyparview, _admit_hyparview, _build_hyparview
     ),
     "xbot": OverlayKind(asdict(XBotConfig()), _check_xbot, _introduce_hyparview, _admit_hyparview, _build_xbot),
+    "kademlia": OverlayKind(
+        asdict(KademliaConfig()) | {"links": 5}, _check_kademlia, _introduce_kademlia, _admit_hyparview, _build_kademlia
+    ),
 }
 
 ROUTERS = {
     "flood": RouterKind({"announce": False}, {"announce": True}, Flood.protocols, _build_flood),
     "plumtree": RouterKind(asdict(PlumtreeConfig()), {}, Plumtree.protocols, _build_plumtree),
+    "kadpubsub": RouterKind(asdict(KadPubSubConfig()), {}, KadPubSub.protocols, _build_kadpubsub, ("kademlia",)),
 }

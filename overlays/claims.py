@@ -1,0 +1,34 @@
+"""What a peer may say of another: lists of `PeerInfo` are judged here, at the border of each machine that takes them.
+
+Bounds: ADDRESSES of one peer, of TEXT letters each, a RECORD of so many bytes; an id of ID bytes. The length of a list is its
+machine's own to bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from peer.errors import PeerError
+from peer.machine import Peer, PeerInfo
+
+ADDRESSES = 16  # of one peer, as many as a host remembers
+TEXT = 256
+RECORD = 4_096
+ID = 64  # libp2p's longest peer id has 42 bytes
+
+
+def check_infos(me: Peer, infos: Sequence[PeerInfo]) -> None:
+    """Peers are of one kind with `me`; whatever no honest peer says is a PeerError."""
+    kind = type(me)
+    for info in infos:
+        if type(info.peer) is not kind or (kind is bytes and not 0 < len(info.peer) <= ID):  # type: ignore[arg-type]
+            raise PeerError("no peer has such an id")
+        if info.addresses or info.record is not None:
+            _check_claims(info)
+
+
+def _check_claims(info: PeerInfo) -> None:
+    if len(info.addresses) > ADDRESSES or any(len(text) > TEXT for text in info.addresses):
+        raise PeerError("a peer with more addresses, or longer ones, than any has")
+    if info.record is not None and len(info.record) > RECORD:
+        raise PeerError(f"a peer record over {RECORD} bytes")

@@ -1,0 +1,105 @@
+"""One lookup under way: asks those that `Lookup` names, hears their answers, and says when it is over.
+
+Bounds: the lookup's; one request and one timer a question that is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from overlays.kademlia.lookup import Lookup
+from overlays.kademlia.messages import FindNode, GetProviders, GetValue
+from overlays.kademlia.space import place_of_key
+from peer.errors import PeerError
+from peer.machine import Message, Peer, PeerInfo, Timer
+
+if TYPE_CHECKING:
+    from overlays.kademlia.dht import Kademlia
+
+Question: TypeAlias = FindNode | GetValue | GetProviders
+Take: TypeAlias = "Callable[[Query, Peer, Message], None]"
+
+
+class Query:
+    """`take` sees each answer; it may stop the lookup. `start` are asked first, by default the nearest that are known."""
+
+    __slots__ = ("_dht", "_done", "_paths", "_question", "_start", "_timers", "key", "lookup", "place", "take")
+
+    def __init__(
+        self,
+        dht: Kademlia,
+        key: bytes,
+        question: Question,
+        done: Callable[[Query], None],
+        start: Sequence[Peer] | None = None,
+        paths: int | None = None,
+    ) -> None:
+        self._dht = dht
+        self._question = question
+        self._done = done
+        self._start = start
+        self._paths = paths or dht.config.paths
+        self._timers: dict[Peer, Timer] = {}
+        self.key = key
+        self.place = place_of_key(key)
+        self.take: Take | None = None
+
+    def begin(self) -> None:
+        dht, config = self._dht, self._dht.config
+        start = self._start if self._start is not None else dht.table.nearest(self.place, config.k)
+        self.lookup = Lookup(dht.env.me, self.place, start, config.k, config.alpha, self._paths)
+        self._step()
+
+    def abandon(self) -> None:
+        self.lookup.stopped = True
+        for timer in self._timers.values():
+            timer.cancel()
+
+    @property
+    def nearest(self) -> list[PeerInfo]:
+        return [self._dht.env.info(peer) for peer in self.lookup.nearest]
+
+    def _step(self) -> None:
+        env, config = self._dht.env, self._dht.config
+        for peer in self.lookup.next():
+            self._timers[peer] = env.after(config.slow, self._lags, peer)
+            env.request(peer, self._question, config.patience, self._heard, self._failed)
+        if self.lookup.done and self in self._dht.running:
+            self.abandon()
+            self._dht.over(self)
+            self._done(self)
+
+    def _heard(self, peer: Peer, msg: Message) -> None:
+        if type(msg) is not type(self._question) or msg.key != self.key:
+            self._failed(peer, "")
+            raise PeerError(f"{type(msg).__name__} in answer to {type(self._question).__name__}")
+        self._settle(peer)
+        if self.lookup.stopped:
+            return
+        assert isinstance(msg, FindNode | GetValue | GetProviders)
+        closer = msg.closer[: self._dht.config.k]
+        for info in closer:
+            self._dht._learn(info)
+        self.lookup.heard(peer, [info.peer for info in closer])
+        self._dht._heard_from(peer)
+        if self.take is not None:
+            self.take(self, peer, msg)
+        self._step()
+
+    def _failed(self, peer: Peer, reason: str) -> None:
+        self._settle(peer)
+        self._dht.table.drop(peer)
+        if not self.lookup.stopped:
+            self.lookup.failed(peer)
+            self._step()
+
+    def _lags(self, peer: Peer) -> None:
+        del self._timers[peer]
+        self.lookup.lags(peer)
+        self._step()
+
+    def _settle(self, peer: Peer) -> None:
+        timer = self._timers.pop(peer, None)
+        if timer is not None:
+            timer.cancel()

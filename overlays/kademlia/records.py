@@ -1,0 +1,141 @@
+"""What a node keeps for others: values under keys, and who provides a key; all of it soft, and bounded.
+
+Values pass a validator, chosen by the namespace of the key (`/NAMESPACE/...`), as in libp2p; `Anything` is for the rest.
+Whoever has no room left keeps what is nearest to its own place: that is what it is asked for.
+Bounds: `values` and `bytes` in all, `value` bytes each; `keys` with providers, `providers` each; all end by their time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Protocol
+
+from overlays.kademlia.space import place_of_key
+from peer.errors import UsageError
+from peer.machine import Peer, PeerInfo
+
+
+class Validator(Protocol):
+    def valid(self, key: bytes, value: bytes) -> bool: ...
+    def best(self, key: bytes, values: Sequence[bytes]) -> bytes:
+        """Of values that are valid, at least one."""
+
+
+class Anything:
+    """Every value may stand under every key; the one that most have told is the best."""
+
+    def valid(self, key: bytes, value: bytes) -> bool:
+        return True
+
+    def best(self, key: bytes, values: Sequence[bytes]) -> bytes:
+        return max(dict.fromkeys(values), key=values.count)
+
+
+class ContentHash:
+    """A key is `/NAMESPACE/` and the SHA-256 of its value, so nobody can tell a false one."""
+
+    def valid(self, key: bytes, value: bytes) -> bool:
+        return key.split(b"/", 2)[-1] == sha256(value).digest()
+
+    def best(self, key: bytes, values: Sequence[bytes]) -> bytes:
+        return values[0]
+
+
+VALIDATORS: Mapping[str, Validator] = {"sha256": ContentHash()}
+ANYTHING = Anything()
+
+
+def validator_of(validators: Mapping[str, Validator], key: bytes) -> Validator:
+    if not key.startswith(b"/"):
+        return ANYTHING
+    return validators.get(key.split(b"/", 2)[1].decode(errors="replace"), ANYTHING)
+
+
+@dataclass(frozen=True)
+class RecordLimits:
+    values: int = 16_384  # a guess
+    bytes: int = 64 << 20  # a guess
+    value: int = 1 << 16  # a guess: what others take, too
+    keys: int = 16_384  # a guess
+    providers: int = 256  # a guess: more of one key than any answer carries
+
+
+class Stored:
+    __slots__ = ("expires", "refreshed", "value")
+
+    def __init__(self, value: bytes, expires: int, refreshed: int) -> None:
+        self.value = value
+        self.expires = expires
+        self.refreshed = refreshed  # when anybody stored it here last
+
+
+class Records:
+    """`held`: bytes of all values."""
+
+    __slots__ = ("_mine", "held", "limits", "providers", "values")
+
+    def __init__(self, mine: int, limits: RecordLimits) -> None:
+        self._mine = mine
+        self.limits = limits
+        self.held = 0
+        self.values: dict[bytes, Stored] = {}
+        self.providers: dict[bytes, dict[Peer, tuple[int, PeerInfo]]] = {}
+
+    def check(self, value: bytes) -> None:
+        if len(value) > self.limits.value:
+            raise UsageError(f"a value of {len(value)} bytes is over the limit of {self.limits.value}")
+
+    def put(self, key: bytes, value: bytes, now: int, expires: int) -> bool:
+        """Whether there was room; values farther from the own place give way."""
+        if len(value) > self.limits.value:
+            return False
+        self._remove(key)
+        while len(self.values) >= self.limits.values or self.held + len(value) > self.limits.bytes:
+            farthest = max(self.values, key=self._distance)
+            if self._distance(farthest) <= self._distance(key):
+                return False
+            self._remove(farthest)
+        self.values[key] = Stored(value, expires, now)
+        self.held += len(value)
+        return True
+
+    def get(self, key: bytes, now: int) -> bytes | None:
+        stored = self.values.get(key)
+        return stored.value if stored is not None and stored.expires > now else None
+
+    def provide(self, key: bytes, info: PeerInfo, now: int, expires: int) -> bool:
+        """A key beyond the limit, or a provider beyond its own, is not taken: those there have the older right."""
+        known = self.providers.get(key)
+        if known is None:
+            if len(self.providers) >= self.limits.keys:
+                return False
+            known = self.providers[key] = {}
+        if info.peer not in known and len(known) >= self.limits.providers:
+            return False
+        known.pop(info.peer, None)
+        known[info.peer] = (expires, info)
+        return True
+
+    def providers_of(self, key: bytes, now: int) -> list[PeerInfo]:
+        """Those heard from last come first."""
+        known = self.providers.get(key, {})
+        return [info for expires, info in reversed(known.values()) if expires > now]
+
+    def sweep(self, now: int) -> None:
+        for key in [key for key, stored in self.values.items() if stored.expires <= now]:
+            self._remove(key)
+        for key, known in list(self.providers.items()):
+            for peer in [peer for peer, (expires, _) in known.items() if expires <= now]:
+                del known[peer]
+            if not known:
+                del self.providers[key]
+
+    def _remove(self, key: bytes) -> None:
+        stored = self.values.pop(key, None)
+        if stored is not None:
+            self.held -= len(stored.value)
+
+    def _distance(self, key: bytes) -> int:
+        return place_of_key(key) ^ self._mine
