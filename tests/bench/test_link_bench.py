@@ -49,7 +49,10 @@ def test_py_libp2p_is_measured_beside() -> None:
 
 
 def test_a_profile_shares_out_the_whole_time_of_each_side() -> None:
-    result = link.profile_link(20_000, 1)
+    for repetitions in (1, 5, 25):  # the kernel looks at its own ticks, and a short run may fall between them
+        result = link.profile_link(20_000, repetitions)
+        if all(result["samples"].values()):
+            break
     assert len(result["parts"]) == 6
     for side, parts in result["parts"].items():
         assert result["samples"][side] > 0

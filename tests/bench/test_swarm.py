@@ -339,18 +339,24 @@ def test_a_process_that_ends_by_itself_ends_the_bench_and_its_log_is_kept(monkey
     assert any("Traceback" in text for text in written)
 
 
-def test_processes_that_do_not_begin_are_killed_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    program = f"import os, time; open({str(tmp_path)!r} + f'/{{os.getpid()}}', 'w'); time.sleep(600)"
-    monkeypatch.setattr(swarm_live, "COMMAND", [sys.executable, "-c", program])
+def test_processes_that_do_not_begin_are_killed_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes, open_process = list[trio.Process](), trio.lowlevel.open_process
+
+    async def opened(*args: Any, **options: Any) -> trio.Process:
+        processes.append(await open_process(*args, **options))
+        return processes[-1]
+
+    monkeypatch.setattr(trio.lowlevel, "open_process", opened)
+    monkeypatch.setattr(swarm_live, "COMMAND", [sys.executable, "-c", "import time; time.sleep(600)"])
     monkeypatch.setattr(swarm_live, "START_S", 2.0)
     with pytest.raises(WeftError, match="2 s were not enough for the processes to begin") as caught:
         swarm.bench_swarm(SMALL)
     shutil.rmtree(str(caught.value).rpartition(" ")[2])
-    pids = [int(path.name) for path in tmp_path.iterdir()]
-    assert pids
-    for pid in pids:
+    assert processes
+    for process in processes:
+        assert process.returncode == -signal.SIGKILL
         with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
+            os.kill(process.pid, 0)
 
 
 # A process that answers late or never.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import AsyncIterator
@@ -133,10 +134,9 @@ async def open_browser(folder: Path) -> AsyncIterator[Browser]:
 
 
 async def _endpoint(folder: Path, process: trio.Process) -> str:
-    """Chromium writes it to a file, when it listens."""
+    """Chromium writes it to a file, when it listens; until then there is none, or a part of it."""
     told = folder / "DevToolsActivePort"
-    while not told.exists() or told.read_text().count("\n") < 1:
+    while not told.exists() or (found := re.match(r"(\d+)\n(/devtools/browser/[-\w]{36})", told.read_text())) is None:
         assert process.poll() is None, "chromium ended at once"
         await trio.sleep(0.05)
-    port, path = told.read_text().split("\n")[:2]
-    return f"ws://127.0.0.1:{port}{path}"
+    return f"ws://127.0.0.1:{found[1]}{found[2]}"

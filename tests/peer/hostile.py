@@ -30,7 +30,7 @@ from peer.noise import Channel, Handshake
 from peer.pb.identify_pb2 import Identify
 from peer.ping import PING
 from peer.transport import CHUNK, NOISE, YAMUX
-from peer.yamux import Data, Finished, Opened, Yamux
+from peer.yamux import Data, Finished, Opened, Reset, Yamux
 
 Layer: TypeAlias = Literal["raw", "noise", "sealed", "muxer", "yamux", "stream"]
 LAYERS: tuple[Layer, ...] = get_args(Layer)
@@ -73,6 +73,8 @@ class Hostile:
         """All that was written to the connection: a recording, to be replayed."""
         self.said: dict[int, bytearray] = {}
         """What the host said on each stream."""
+        self.ended: set[int] = set()
+        """Streams that the host has finished or reset."""
         self._who = cast(Identity, who)
         self._expected = expected
         self._passed = 0
@@ -209,7 +211,10 @@ class Hostile:
                     self.mux.consumed(event.stream, len(event.data))
                     self._heard(event.stream, event.data, protocols, silent)
                 elif isinstance(event, Finished):
+                    self.ended.add(event.stream)
                     self.mux.finish(event.stream)
+                elif isinstance(event, Reset):
+                    self.ended.add(event.stream)
             try:
                 await self.flush()
             except OSError:
@@ -255,6 +260,7 @@ class Trap:
 
     async def caught(self) -> Hostile:
         sock, _ = await self._sock.accept()
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a delay of the kernel's would let the mock clock jump
         return Hostile(sock, self._who, initiator=False)
 
 

@@ -27,7 +27,7 @@ from tests.peer.small_machines import keepers
 DEADLINE_S = 2_000.0
 STEPS = 200
 ECHO, SINK = "/test/echo", "/test/sink"
-QUICK = HostConfig(identify_s=2.0, negotiation_s=2.0, close_s=2.0)
+QUICK = HostConfig(identify_s=5.0, negotiation_s=5.0, close_s=5.0)
 MOMENTS = ("after", "before")
 
 pytestmark = pytest.mark.parametrize("moment", MOMENTS)
@@ -100,13 +100,18 @@ async def settled(before: Held, *hosts: Host) -> None:
     assert counts == before.counts
 
 
+async def held_at_rest(*hosts: Host) -> Held:
+    """What tests before left to the collector is not counted, since it may go while this one runs."""
+    await wait_all_tasks_blocked()
+    gc.collect()
+    return Held(*hosts)
+
+
 async def cancelled_everywhere(
     moment: str, action: Callable[[], Awaitable[object]], *hosts: Host, between: Callable[[], Awaitable[None]] | None = None
 ) -> None:
     """The action at every step of it; then nothing is left, and the hosts still serve each other."""
-    await wait_all_tasks_blocked()
-    gc.collect()  # what tests before left to it is not counted, since it may go while this one runs
-    before = Held(*hosts)
+    before = await held_at_rest(*hosts)
     first = MOMENTS.index(moment)  # nobody can be before the step under way
     for k in count(first):
         assert k < STEPS, "the call does not get through"
@@ -305,8 +310,7 @@ async def test_run_stack_that_dials(clock: MockClock, moment: str) -> None:
 
 async def test_host_close(clock: MockClock, moment: str) -> None:
     async with pair() as (_, there):
-        await wait_all_tasks_blocked()
-        before = Held(there)
+        before = await held_at_rest(there)
         for k in count(MOMENTS.index(moment)):
             async with open_host(identity(2), listen=[ANYWHERE], config=QUICK) as host:
                 await host.connect(there.addresses[0])
@@ -348,8 +352,7 @@ async def test_a_cancelled_dial_of_a_peer_that_never_answers(clock: MockClock, m
                 async def action() -> None:
                     await here.connect(silent)
 
-                await wait_all_tasks_blocked()
-                before = Held(here)
+                before = await held_at_rest(here)
                 for k in range(MOMENTS.index(moment), 3):
                     with trio.move_on_after(5):
                         await cancelled_at(action, moment, k)

@@ -24,6 +24,7 @@ from tests.peer.live_world import JUMP_S, LiveWorld
 
 HERE = ["/ip4/127.0.0.1/tcp/0"]
 DEADLINE_S = 60
+AMPLE = 10 * SECOND
 
 
 class Rumour(Message, frozen=True, tag=1):
@@ -112,24 +113,24 @@ async def test_what_waits_for_a_dial_is_bounded_and_the_rest_is_told(world: Live
     big = bytes(LIMIT // 4)
     for _ in range(6):
         one.env.send(world.peer(1), Order(big))
-    await world.run(SECOND)
+    await world.run(AMPLE)
     assert len(two.heard) == 3 and len(one.lost) == 3
 
 
 async def test_a_slow_link_drops_lazy_messages_and_is_given_up_for_others(world: LiveWorld, autojump_clock: MockClock) -> None:
     one, two = pair(world)
     one.env.connect(world.peer(1))
-    await world.run(SECOND)
+    await world.run(AMPLE)
     (link,) = world.drivers[world.peer(0)].host.links.values()
     link.source = None  # nothing leaves any more
     big = bytes(LIMIT // 4)
     for _ in range(6):
         one.env.send(world.peer(1), Rumour(big))
     assert 0 < one.env.backlog(world.peer(1)) <= LIMIT
-    await world.run(SECOND)
+    await world.run(AMPLE)
     assert len(one.lost) == 3 and one.up
     one.env.send(world.peer(1), Order(big))
-    await world.run(SECOND)
+    await world.run(AMPLE)
     assert one.downs == ["the outbox is full: the peer is too slow"]
     assert not two.up
 
@@ -137,29 +138,29 @@ async def test_a_slow_link_drops_lazy_messages_and_is_given_up_for_others(world:
 async def test_once_a_backlog_is_gone_that_is_told(world: LiveWorld, autojump_clock: MockClock) -> None:
     one, two = pair(world)
     one.env.connect(world.peer(1))
-    await world.run(SECOND)
+    await world.run(AMPLE)
     for _ in range(3):
         one.env.send(world.peer(1), Order(bytes(LIMIT // 4)))
     assert one.env.backlog(world.peer(1)) > 3 * LIMIT // 4
-    await world.run(SECOND)
+    await world.run(AMPLE)
     assert (one.env.backlog(world.peer(1)), one.drains, len(two.heard)) == (0, 1, 3)
 
 
 async def test_what_is_urgent_overtakes_what_waits(world: LiveWorld, autojump_clock: MockClock) -> None:
     one, two = pair(world)
     one.env.connect(world.peer(1))
-    await world.run(SECOND)
+    await world.run(AMPLE)
     for number in range(8):
         one.env.send(world.peer(1), Rumour(b"%d" % number + bytes(100_000)))
     one.env.send(world.peer(1), Urgent(b"now"))
-    await world.run(SECOND)
+    await world.run(AMPLE)
     assert len(two.heard) == 9 and two.heard[0] == b"now"
 
 
 async def test_a_million_bytes_pass_and_more_are_refused_at_the_call(world: LiveWorld, autojump_clock: MockClock) -> None:
     one, two = pair(world)
     one.env.send(world.peer(1), Order(bytes(1_000_000)))
-    await world.run(SECOND)
+    await world.run(AMPLE)
     assert two.heard == [bytes(1_000_000)]
     with pytest.raises(UsageError, match="over the frame limit"):
         one.env.send(world.peer(1), Order(bytes(2_000_000)))
@@ -275,17 +276,17 @@ async def test_an_answer_larger_than_the_window_comes_whole(world: LiveWorld, au
     found: list[object] = []
     for size in (10, 300_000, 1_000_000):
         one.env.request(world.peer(1), Order(b"%d" % size), 60 * SECOND, lambda _, reply: found.append(reply), lambda *_: None)
-    await world.run(SECOND)
+    await world.run(AMPLE)
     assert sorted(len(reply.text) for reply in found if isinstance(reply, Large)) == [10, 300_000, 1_000_000]
 
 
 async def test_frames_that_never_end_are_bounded_over_all_streams_of_a_link(world: LiveWorld, autojump_clock: MockClock) -> None:
     one, two = pair(world)
     one.env.connect(world.peer(1))
-    await world.run(SECOND)
+    await world.run(AMPLE)
     (link,) = world.drivers[world.peer(0)].host.links.values()
     for _ in range(40):
         stream = link.open((Talker.protocols[0],))
         stream.write(uvarint(1_000_000) + bytes(200_000))
-    await world.run(SECOND)
+    await world.run(AMPLE)
     assert not two.up and "do not end" in two.downs[0]

@@ -21,7 +21,7 @@ from tests.pubsub.test_flood import Given, Judge
 
 HERE = ("/ip4/127.0.0.1/tcp/0",)
 STACK = "static/flood"
-DEADLINE_S = 60
+DEADLINE_S = 240
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -26,7 +27,7 @@ from pubsub.signing import Signing
 from pubsub.subscription import Message
 
 HERE = ("/ip4/127.0.0.1/tcp/0",)
-DEADLINE_S = 60
+DEADLINE_S = 240
 ROOT = Path(__file__).parent.parent.parent
 SOMEBODY = peer_text(Identity.from_seed(bytes(32)).peer)
 
@@ -120,15 +121,17 @@ async def test_a_live_trace_has_the_rows_of_a_simulated_one(tmp_path: Path) -> N
 
 
 async def test_a_lost_bootstrap_peer_is_dialled_again() -> None:
-    with trio.fail_after(DEADLINE_S):
-        async with listening() as first:
-            place, identity = first.host.addresses[0], first.host.identity
-            async with near(first) as node:
-                await node.neighbors_up()
-                await first.host.close()
-                await until(lambda: not node.neighbors)
-                async with open_host(identity, listen=[place.without_peer()]):
-                    await until(lambda: bool(node.host.links))
+    with trio.fail_after(DEADLINE_S), socket.socket() as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(("127.0.0.1", 0))  # so that nobody else gets the port while it is not listened on
+        place = f"/ip4/127.0.0.1/tcp/{bound.getsockname()[1]}"
+        async with PubSub.open("static/flood", listen=(place,)) as first, near(first) as node:
+            await node.neighbors_up()
+            await first.host.close()
+            await until(lambda: not node.neighbors)
+            async with open_host(first.host.identity, listen=[place]) as again:
+                # that has no router: each link to it soon falls
+                await until(lambda: again.counts["links_up"] > 0)
 
 
 # Bad input.
@@ -239,7 +242,8 @@ async def test_a_node_a_subscriber_and_a_publisher_from_the_shell(tmp_path: Path
                     assert await pub.wait() == 0
                 heard = [json.loads(text) for text in (await rest(sub.stdout)).splitlines()]
                 assert len(heard) == 3 and {message["topic"] for message in heard} == {"news"}
-                assert [message["data"] for message in heard] == said[int(heard[0]["data"][5:]) :][:3]
+                # in any order: there are two ways from the publisher
+                assert len({message["data"] for message in heard} & set(said)) == 3
                 assert len({message["id"] for message in heard}) == 3
             node.send_signal(signal.SIGTERM)
             assert await node.wait() == 0

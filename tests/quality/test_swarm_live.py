@@ -12,12 +12,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from bench import swarm, swarm_live
 from bench.cli import main
@@ -82,9 +83,10 @@ def test_the_highest_rate_is_one_that_was_held_below_one_that_was_not() -> None:
     result = swarm.bench_swarm(few)
     steps = result["ramp"]["steps"]
     held = [step["messages_a_second"] for step in steps if step["held"]]
-    assert result["ramp"]["messages_a_second"] == max(held)
-    assert result["ramp"]["deliveries_a_second"] == 3 * max(held)
-    assert len(steps) == swarm.STEPS or any(step["messages_a_second"] > max(held) for step in steps if not step["held"])
+    highest = max(held, default=0.0)  # none, on a machine that has too much else to do
+    assert result["ramp"]["messages_a_second"] == highest
+    assert result["ramp"]["deliveries_a_second"] == 3 * highest
+    assert len(steps) == swarm.STEPS or any(step["messages_a_second"] > highest for step in steps if not step["held"])
     assert all(step["why"] for step in steps if not step["held"])
     assert [row["held"] for row in swarm.rows(result)].count(True) == len(held)
 
@@ -92,9 +94,14 @@ def test_the_highest_rate_is_one_that_was_held_below_one_that_was_not() -> None:
 def test_what_is_missing_or_doubled_is_said_and_the_logs_of_its_processes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     deaf, stammers = draw(TINY).throughout[:2]
     monkeypatch.setattr(swarm_live, "COMMAND", [sys.executable, "-c", FAULTY.format(deaf=deaf, stammers=stammers)])
-    monkeypatch.setattr(swarm, "SETTLE_S", 3.0)  # it will not come
-    result = swarm.bench_swarm(TINY)
     survivors = len(draw(TINY).surviving)
+
+    async def all_but_those_came(self: swarm_live.Swarm, due: dict[int, int], peers: Sequence[int]) -> None:
+        while await self._came(due, peers) < sum(due.values()) * len(peers) - survivors:
+            await trio.sleep(swarm_live.LOOK_S)
+
+    monkeypatch.setattr(swarm_live.Swarm, "all_came", all_but_those_came)
+    result = swarm.bench_swarm(TINY)
     assert (result["missing"], result["simulator"]["same_deliveries"]) == (survivors, False)
     assert result["doubled"] >= survivors
     assert f"{survivors} of {result['expected']} deliveries are missing, at the peers {deaf}" in result["problems"][0]
@@ -114,18 +121,19 @@ def swarming(folder: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
             assert parent.stdout is not None
             assert "kills and joins\n" in parent.stdout
             pids = children(parent.pid)
-            assert len(pids) == len(draw(QUICK).homes())
+            assert QUICK.processes <= len(pids) <= len(draw(QUICK).homes())  # the first kill may have been
             yield parent, pids
         finally:
             parent.kill()
 
 
 def children(parent: int) -> list[int]:
-    """Those of all its threads: each has a list of its own."""
+    """By what each process says of its parent: a parent's own lists change as its threads end."""
     found = []
-    for task in Path(f"/proc/{parent}/task").glob("*/children"):
+    for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(FileNotFoundError, ProcessLookupError):
-            found += [int(child) for child in task.read_text().split()]
+            if int(stat.read_text(errors="replace").rpartition(")")[2].split()[1]) == parent:
+                found.append(int(stat.parent.name))
     return sorted(found)
 
 
@@ -138,8 +146,8 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 def gone(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
         return True
 
 
