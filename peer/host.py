@@ -467,6 +467,8 @@ class Host:
             log.info("link up: %s at %s", peer_text(link.peer), link.address, extra={"peer": peer_text(link.peer)})
             for watcher in self.watchers:
                 watcher.link_up(link)
+            if link.described and link.described != self.protocols and identify.PUSH in link.protocols:
+                self._nursery.start_soon(self._push_to, link)  # what changed since this peer asked
         link.ready.set()
 
     def _tell_down(self, link: LiveLink, reason: str) -> None:
@@ -513,6 +515,7 @@ class Host:
                 log.debug("identify push to %s: %s", peer_text(link.peer), error)
 
     def _description(self, link: LiveLink) -> bytes:
+        link.described = self.protocols
         addresses = [address.without_peer() for address in self.addresses]
         record = sign_record(self.identity, addresses, time_ns())
         return identify.describe(

@@ -274,7 +274,7 @@ class LiveLink:
     """A link from the end of its handshake to its close. `source` fills the muxer when there is room; the driver sets it."""
 
     __slots__ = (
-        *("_parting", "_rest", "address", "born", "busy", "channel", "closing", "finishing", "heard", "incarnation"),
+        *("_parting", "_rest", "address", "born", "busy", "channel", "closing", "described", "finishing", "heard", "incarnation"),
         *("moved", "negotiating", "outbound", "over", "owner", "peer", "pinged", "protocols", "ready", "reason", "source"),
         *("streams", "told", "wire", "writers", "yamux"),
     )
@@ -289,6 +289,7 @@ class LiveLink:
         self.incarnation = incarnation
         self.address: Address = wire.remote
         self.protocols: tuple[str, ...] = ()
+        self.described: tuple[str, ...] = ()  # what the peer was told that this host speaks
         self.told = False
         self.source: Callable[[], bool] | None = None  # true while it has something that the windows do not take
         self.streams: dict[int, Stream] = {}

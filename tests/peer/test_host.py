@@ -156,6 +156,23 @@ async def test_a_protocol_that_comes_later_is_pushed() -> None:
     assert len(changes) == 2
 
 
+async def test_a_protocol_that_comes_after_the_peer_asked_and_before_its_link_is_told_is_pushed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def late(self: Host, stream: Stream) -> None:
+        if self is b:
+            await until(lambda: ECHO in a.protocols)
+        await stream.send_all(self._description(stream.link))
+
+    monkeypatch.setattr(Host, "_answer_identify", late)
+    with trio.fail_after(DEADLINE_S):
+        async with host(FOUR) as a, host() as b:
+            link = await b.connect(a.addresses[0])
+            assert not a.links[b.peer].told
+            a.handle(ECHO, echo)
+            await until(lambda: ECHO in link.protocols)
+
+
 # Streams of one's own.
 
 
