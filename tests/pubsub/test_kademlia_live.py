@@ -1,0 +1,81 @@
+"""Twenty live peers over Kademlia on loopback: KadPubSub and a flood deliver each message once to each subscriber."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+import trio
+
+from overlays.kademlia.dht import Kademlia
+from pubsub.api import PubSub
+from pubsub.subscription import Subscription
+
+HERE = ("/ip4/127.0.0.1/tcp/0",)
+DEADLINE_S = 240
+PEERS = 20
+TOPICS = ("red", "green", "blue")
+MESSAGES = 5
+
+
+async def until(true: Callable[[], bool]) -> None:
+    while not true():
+        await trio.sleep(0.02)
+
+
+def kademlia(node: PubSub) -> Kademlia:
+    (machine,) = (machine for machine in node.driver.machines if isinstance(machine, Kademlia))
+    return machine
+
+
+@asynccontextmanager
+async def network(stack: str) -> AsyncIterator[list[PubSub]]:
+    """All of them have joined through the first, and each knows all the others."""
+    with trio.fail_after(DEADLINE_S):
+        async with AsyncExitStack() as opened:
+            nodes: list[PubSub] = []
+            for _ in range(PEERS):
+                bootstrap = nodes[0].addresses if nodes else ()
+                nodes.append(await opened.enter_async_context(PubSub.open(stack, bootstrap=bootstrap, listen=HERE)))
+            await until(lambda: all(len(kademlia(node).table) == PEERS - 1 for node in nodes))
+            yield nodes
+
+
+async def heard(messages: Subscription, count: int) -> list[bytes]:
+    return sorted([(await anext(messages)).data for _ in range(count)])
+
+
+@pytest.mark.parametrize("stack", ["kademlia/kadpubsub", "kademlia/flood"])
+async def test_each_subscriber_of_three_topics_has_each_message_of_any_peer_once(stack: str) -> None:
+    async with network(stack) as nodes, AsyncExitStack() as subscribed:
+        inboxes: list[tuple[str, Subscription]] = []
+        for number, node in enumerate(nodes):
+            topic = TOPICS[number % len(TOPICS)]
+            inboxes.append((topic, await subscribed.enter_async_context(node.subscribe(topic, buffer=1_000))))
+        if stack == "kademlia/flood":
+            for node in nodes:
+                await node.neighbors_up(3)
+        sent: dict[str, list[bytes]] = {topic: [] for topic in TOPICS}
+        for number, node in enumerate(nodes):
+            for topic in TOPICS:
+                for turn in range(MESSAGES):
+                    data = f"{number} says {turn}".encode()
+                    await node.publish(topic, data)
+                    sent[topic].append(data)
+        for topic, messages in inboxes:
+            assert await heard(messages, len(sent[topic])) == sorted(sent[topic])
+        assert all(len(messages) == 0 for _, messages in inboxes)
+        if stack == "kademlia/kadpubsub":
+            assert all(node.router.refused == 0 for node in nodes)
+
+
+async def test_kadpubsub_passes_over_those_that_have_gone_without_a_word() -> None:
+    async with network("kademlia/kadpubsub") as nodes, AsyncExitStack() as subscribed:
+        inboxes = [await subscribed.enter_async_context(node.subscribe("all", buffer=100)) for node in nodes[5:]]
+        for node in nodes[10:14]:
+            node.driver.stopped = True  # its machines answer nobody any more
+        await nodes[0].publish("all", b"who is there?")
+        for number, messages in enumerate(inboxes, 5):
+            if number not in range(10, 14):
+                assert await heard(messages, 1) == [b"who is there?"]

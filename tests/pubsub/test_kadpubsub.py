@@ -1,0 +1,445 @@
+"""KadPubSub by hand: who is registered where, who is asked, how the tree is cut, and what happens to those who do not answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overlays.kademlia.space import BITS, place_of, place_of_key, topic_key
+from overlays.overlay import Overlay
+from peer.codec import msgpack
+from peer.dispatch import ask, receive
+from peer.errors import PeerError, UsageError
+from peer.fake import FakeEnv, FakeRequest, FakeWire
+from peer.machine import SECOND, Build, Env, Link, Message, MessageId, Peer, PeerInfo
+from pubsub import kadpubsub
+from pubsub.kadpubsub import (
+    LEASES,
+    SUBSCRIBERS,
+    TASKS,
+    Ask,
+    Delegate,
+    Done,
+    Got,
+    KadPubSub,
+    KadPubSubConfig,
+    Register,
+    Registered,
+    Subscribers,
+    Unregister,
+    Update,
+)
+from pubsub.message import Filter, Publication
+from tests.pubsub.apps import Inbox
+
+CONFIG = KadPubSubConfig()
+TOPIC = "news"
+
+
+class Directory(Overlay):
+    """Knows all peers there are, at once."""
+
+    def __init__(self, env: Env, peers: Sequence[Peer], k: int = 4) -> None:
+        super().__init__(env)
+        self.peers = list(peers)
+        self.k = k
+        self.asked: list[bytes] = []
+
+    def lookup(self, key: bytes, done: Callable[[Sequence[PeerInfo]], None]) -> None:
+        self.asked.append(key)
+        near = sorted((peer for peer in self.peers if peer != self.env.me), key=lambda peer: place_of(peer) ^ place_of_key(key))
+        done([PeerInfo(peer) for peer in near[: self.k]])
+
+
+class Bench:
+    """One router with the id 0 and its Env, above a directory."""
+
+    def __init__(self, *peers: Peer, config: KadPubSubConfig = CONFIG, seed: int = 0) -> None:
+        self.env = FakeEnv(me=0, seed=seed)
+        self.directory = Directory(FakeEnv(me=0), peers)
+        self.app = Inbox()
+        self.router = KadPubSub(self.env, self.directory, self.app, config)
+        self.router.start()
+
+    def hear(self, peer: Peer, msg: Message) -> list[tuple[Peer, Message]]:
+        self.env.take()
+        receive(self.router, peer, msg)
+        return self.env.take()
+
+    def asked(self, peer: Peer, msg: Message) -> Any:
+        replies: list[Message] = []
+        ask(self.router, peer, msg, replies.append)
+        (reply,) = replies
+        return reply
+
+    def know(self, *subscribers: Peer) -> None:
+        """As if registrars had just told."""
+        members = self.router.members[TOPIC] = kadpubsub.Members()
+        members.infos = {peer: PeerInfo(peer) for peer in subscribers}
+        members.until = self.env.now() + CONFIG.lease
+
+    def publish(self) -> MessageId:
+        publication = self.router.compose(TOPIC, b"hello")
+        self.router.publish(publication)
+        return publication.id
+
+    def given(self) -> dict[Peer, tuple[Peer, ...]]:
+        """To whom the message went, and with which rest."""
+        return {peer: tuple(info.peer for info in m.rest) for peer, m in self.env.take() if isinstance(m, Delegate)}
+
+
+def bucket(peer: Peer, seen_from: Peer = 0) -> int:
+    return BITS - (place_of(peer) ^ place_of(seen_from)).bit_length()
+
+
+def in_one_bucket(count: int) -> Sequence[Peer]:
+    return [peer for peer in range(1, 200) if bucket(peer) == 0][:count]
+
+
+def letter(source: Peer = 9, rest: Sequence[Peer] = (), sequence: int = 1, data: bytes = b"x", hops: int = 0) -> Delegate:
+    publication = Publication(MessageId(source, 1, sequence), TOPIC, data)
+    return Delegate.of(publication, hops, [PeerInfo(peer) for peer in rest])
+
+
+# Registering.
+
+
+def test_a_subscriber_registers_at_the_nearest_nodes_and_is_in_force_when_all_have_answered() -> None:
+    bench = Bench(*range(1, 50))
+    bench.router.join(TOPIC)
+    requests = bench.env.take_requests()
+    place = place_of_key(topic_key(TOPIC))
+    assert [request.peer for request in requests] == sorted(range(1, 50), key=lambda peer: place_of(peer) ^ place)[:4]
+    assert all(request.msg == Register(TOPIC, PeerInfo(0)) for request in requests)
+    for request in requests[:2]:
+        request.reply(Registered(True))
+    requests[2].fail("no link")
+    assert bench.app.in_force == []
+    requests[3].reply(Registered(False))
+    assert bench.app.in_force == [TOPIC]
+    assert bench.router.registrars[TOPIC] == [requests[0].peer, requests[1].peer]
+
+
+def test_it_registers_again_wherever_the_nearest_are_by_then() -> None:
+    bench = Bench(*range(1, 50))
+    bench.router.join(TOPIC)
+    first = [request.peer for request in answered(bench)]
+    bench.directory.peers = [peer for peer in bench.directory.peers if peer not in first]
+    bench.env.advance(CONFIG.refresh_every)
+    second = [request.peer for request in answered(bench)]
+    assert len(second) == 4 and not set(first) & set(second)
+    assert bench.app.in_force == [TOPIC]
+
+
+def answered(bench: Bench) -> list[FakeRequest]:
+    requests = bench.env.take_requests()
+    for request in requests:
+        request.reply(Registered(True))
+    return requests
+
+
+def test_a_node_that_knows_nobody_yet_is_its_own_registrar_and_looks_again_soon() -> None:
+    bench = Bench()
+    bench.router.join(TOPIC)
+    assert bench.app.in_force == [TOPIC]
+    bench.directory.peers = [1]
+    bench.env.advance(CONFIG.slow)
+    assert [request.peer for request in bench.env.take_requests()] == [1]
+
+
+def test_who_leaves_tells_its_registrars_and_registers_no_more() -> None:
+    bench = Bench(1, 2)
+    bench.router.join(TOPIC)
+    answered(bench)
+    bench.router.leave(TOPIC)
+    assert sorted(bench.env.take()) == [(1, Unregister(TOPIC)), (2, Unregister(TOPIC))]
+    bench.env.advance(10 * CONFIG.refresh_every)
+    assert bench.env.take_requests() == []
+
+
+def test_a_registration_ends_by_itself_unless_it_is_renewed() -> None:
+    bench = Bench()
+    assert bench.asked(5, Register(TOPIC, PeerInfo(5))).accepted
+    bench.env.advance(CONFIG.expiry - 1)
+    assert subscribers(bench) == [5]
+    bench.asked(5, Register(TOPIC, PeerInfo(5)))
+    bench.env.advance(2)
+    assert subscribers(bench) == [5]
+    bench.env.advance(CONFIG.expiry)
+    assert subscribers(bench) == []
+
+
+def subscribers(bench: Bench) -> list[Peer]:
+    return [info.peer for info in bench.asked(99, Ask(TOPIC, False)).subscribers]
+
+
+def test_nobody_registers_another() -> None:
+    with pytest.raises(PeerError, match="another"):
+        Bench().asked(5, Register(TOPIC, PeerInfo(6)))
+
+
+def test_a_filter_is_refused_and_leaves_nothing_behind() -> None:
+    bench = Bench(1)
+    with pytest.raises(UsageError, match="hyparview/flood"):
+        bench.router.join(Filter((("price", ">", 5),)))
+    assert not bench.router.interests and not bench.router.filters
+
+
+# Who subscribes.
+
+
+def test_a_publisher_asks_three_registrars_and_another_for_each_that_fails() -> None:
+    bench = Bench(*range(1, 50))
+    bench.publish()
+    requests = bench.env.take_requests()
+    assert len(requests) == CONFIG.asks
+    requests[0].fail("no link")
+    (other,) = bench.env.take_requests()
+    for request, known in zip((*requests[1:], other), ([60, 61], [61], [62]), strict=True):
+        assert bench.given() == {}
+        request.reply(Subscribers(TOPIC, tuple(map(PeerInfo, known)), CONFIG.lease))
+    reached = bench.given()
+    assert sorted([*reached, *(peer for rest in reached.values() for peer in rest)]) == [60, 61, 62]
+
+
+def test_while_it_hears_of_changes_a_publisher_asks_no_more() -> None:
+    bench = Bench(1)
+    bench.publish()
+    (request,) = bench.env.take_requests()
+    request.reply(Subscribers(TOPIC, (PeerInfo(60),), CONFIG.lease))
+    bench.given()
+    bench.hear(1, Update(TOPIC, PeerInfo(61), True))
+    bench.hear(1, Update(TOPIC, PeerInfo(60), False))
+    bench.publish()
+    assert bench.given() == {61: ()}
+    bench.env.advance(CONFIG.lease)
+    bench.publish()
+    assert [request.peer for request in bench.env.take_requests()] == [1]
+
+
+def test_a_registrar_tells_those_with_a_lease_who_came_and_went() -> None:
+    bench = Bench()
+    assert bench.asked(7, Ask(TOPIC, True)).leased == CONFIG.lease
+    bench.asked(5, Register(TOPIC, PeerInfo(5)))
+    bench.asked(5, Register(TOPIC, PeerInfo(5)))
+    assert bench.env.take() == [(7, Update(TOPIC, PeerInfo(5), True))]
+    assert bench.hear(5, Unregister(TOPIC)) == [(7, Update(TOPIC, PeerInfo(5), False))]
+    bench.env.advance(CONFIG.lease)
+    bench.asked(6, Register(TOPIC, PeerInfo(6)))
+    assert bench.env.take() == []
+
+
+def test_messages_that_wait_for_the_first_answer_are_all_sent_then() -> None:
+    bench = Bench(1)
+    ids = [bench.publish() for _ in range(3)]
+    (request,) = bench.env.take_requests()
+    request.reply(Subscribers(TOPIC, (PeerInfo(60),), CONFIG.lease))
+    assert [m.id for _, m in bench.env.take() if isinstance(m, Delegate)] == ids
+
+
+# The tree.
+
+
+def test_each_bucket_goes_to_one_of_it_with_the_rest() -> None:
+    bench = Bench()
+    bench.know(*range(1, 65))
+    bench.publish()
+    given = bench.given()
+    assert len({bucket(peer) for peer in given}) == len(given)
+    for peer, rest in given.items():
+        assert {bucket(other) for other in rest} <= {bucket(peer)}
+    assert sorted([*given, *(peer for rest in given.values() for peer in rest)]) == list(range(1, 65))
+
+
+def test_a_delegate_says_that_it_has_it_hands_on_and_says_when_all_is_done() -> None:
+    bench = Bench()
+    bench.router.join(TOPIC)
+    sent = bench.hear(9, letter(rest=[1, 2], hops=2))
+    assert (9, Got(letter().id)) in sent
+    parts = {peer: m for peer, m in sent if isinstance(m, Delegate)}
+    assert all(m.hops == 3 for m in parts.values())
+    assert [publication.data for publication in bench.app.delivered] == [b"x"]
+    told = [bench.hear(peer, Done(letter().id)) for peer in parts]
+    assert told[-1] == [(9, Done(letter().id))] and not any(told[:-1])
+    assert not bench.router.tasks and bench.router.bytes == 0
+
+
+def test_a_leaf_says_only_that_it_is_done() -> None:
+    bench = Bench()
+    assert bench.hear(9, letter()) == [(9, Done(letter().id))]
+
+
+def test_one_that_does_not_say_got_in_time_is_passed_over_and_may_still_have_it() -> None:
+    first, *others = in_one_bucket(4)
+    bench = Bench()
+    bench.know(first, *others)
+    key = bench.publish()
+    ((silent, rest),) = bench.given().items()
+    bench.env.advance(CONFIG.slow)
+    ((second, left),) = bench.given().items()
+    assert second in rest and sorted((second, *left)) == sorted(rest)
+    bench.hear(second, Done(key))
+    assert bench.router.tasks
+    bench.hear(silent, Done(key))
+    assert not bench.router.tasks
+
+
+def test_the_part_of_one_that_is_lost_before_it_is_done_goes_to_another() -> None:
+    bench = Bench()
+    bench.know(*in_one_bucket(4))
+    key = bench.publish()
+    ((delegate, rest),) = bench.given().items()
+    bench.router.link_up(delegate, Link(1, True, KadPubSub.protocols[0]))
+    bench.hear(delegate, Got(key))
+    bench.env.advance(CONFIG.slow)
+    assert bench.given() == {}
+    bench.router.link_down(delegate, 1, "timeout")
+    ((second, left),) = bench.given().items()
+    assert sorted((second, *left)) == sorted(rest)
+
+
+def test_one_that_cannot_be_dialled_is_given_nothing_to_hand_on_until_it_is_there_again() -> None:
+    first, second, *_ = in_one_bucket(2)
+    bench = Bench()
+    bench.know(first, second)
+    bench.publish()
+    ((dead, rest),) = bench.given().items()
+    bench.router.link_down(dead, 0, "refused")
+    (alive,) = rest
+    assert bench.given() == {alive: ()}
+    bench.publish()
+    assert bench.given() == {dead: (), alive: ()}
+    bench.router.link_up(dead, Link(1, False, KadPubSub.protocols[0]))
+    bench.publish()
+    assert len(bench.given()) == 1
+
+
+def test_a_second_copy_brings_its_list_but_not_its_payload() -> None:
+    """Its id is known, so its signature was never looked at."""
+    bench = Bench()
+    bench.hear(9, letter(rest=[1]))
+    sent = bench.hear(8, letter(rest=[2], data=b"forged"))
+    assert [(peer, m.data) for peer, m in sent if isinstance(m, Delegate)] == [(2, b"x")]
+    bench.hear(1, Done(letter().id))
+    assert sorted(bench.hear(2, Done(letter().id))) == [(8, Done(letter().id)), (9, Done(letter().id))]
+
+
+def test_a_node_that_does_not_subscribe_any_more_still_hands_on() -> None:
+    bench = Bench()
+    assert [peer for peer, m in bench.hear(9, letter(rest=[1])) if isinstance(m, Delegate)] == [1]
+    assert bench.app.delivered == []
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.sets(st.integers(1, 5_000), min_size=1, max_size=120), st.integers(0, 99))
+def test_every_subscriber_gets_it_once_in_few_steps_and_nobody_else(subscribers: set[int], seed: int) -> None:
+    """One step of the tree after the other, each by a router of its own."""
+    copies: Counter[Peer] = Counter()
+    open_parts: list[tuple[Peer, Delegate]] = []
+    bench = Bench(seed=seed)
+    bench.know(*sorted(subscribers))
+    bench.publish()
+    open_parts += [(peer, m) for peer, m in bench.env.take() if isinstance(m, Delegate)]
+    while open_parts:
+        peer, m = open_parts.pop()
+        copies[peer] += 1
+        assert m.hops < 25
+        env = FakeEnv(me=peer, seed=seed)
+        router = KadPubSub(env, Directory(FakeEnv(me=peer), ()), Inbox())
+        receive(router, 0, m)
+        open_parts += [(to, part) for to, part in env.take() if isinstance(part, Delegate)]
+    assert copies == Counter(subscribers)
+
+
+def stack(peers: Sequence[Peer], app: Inbox) -> Build:
+    def build(env: Callable[[], Env]) -> Sequence[Any]:
+        directory = Directory(env(), peers)
+        return [directory, KadPubSub(env(), directory, app)]
+
+    return build
+
+
+@pytest.mark.parametrize("codec", [False, True])
+def test_thirty_nodes_on_a_wire_have_all_messages_once_though_a_third_of_them_crash(codec: bool) -> None:
+    wire, apps = FakeWire(codec=codec), [Inbox() for _ in range(30)]
+    for app in apps:
+        wire.add(stack(range(30), app))
+    routers = [node.machines[1] for node in wire.nodes]
+    for router in routers[::2]:
+        assert isinstance(router, KadPubSub)
+        router.join(TOPIC)
+    wire.run(10 * SECOND)
+    assert all(app.in_force == [TOPIC] for app in apps[::2])
+    for crashed in range(0, 30, 3):
+        wire.crash(crashed)
+    publisher = routers[1]
+    assert isinstance(publisher, KadPubSub)
+    sent = [publisher.compose(TOPIC, b"%d" % number) for number in range(5)]
+    for publication in sent:
+        publisher.publish(publication)
+    wire.run(60 * SECOND)
+    for number in range(0, 30, 2):
+        if number % 3:
+            assert sorted(found.id for found in apps[number].delivered) == sorted(publication.id for publication in sent)
+    assert not any(app.delivered for app in apps[1::2]) and wire.errors == []
+
+
+# Bounds.
+
+
+def test_what_others_can_make_a_registrar_keep_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kadpubsub, "TOPICS", 10)
+    monkeypatch.setattr(kadpubsub, "SUBSCRIBERS", 20)
+    bench = Bench()
+    taken = [bench.asked(peer, Register(f"{topic}", PeerInfo(peer))).accepted for topic in range(15) for peer in range(1, 31)]
+    assert sum(taken) == 10 * 20
+    leases = [bench.asked(peer, Ask("0", True)).leased for peer in range(1_000, 1_000 + 2 * LEASES)]
+    assert leases == [CONFIG.lease] * LEASES + [0] * LEASES
+    bench.env.advance(3 * CONFIG.expiry)
+    assert bench.router.registries == {}
+
+
+def test_messages_on_their_way_are_bounded_in_number_and_bytes() -> None:
+    bench = Bench(config=replace(CONFIG, held_bytes=100_000))
+    for number in range(TASKS + 100):
+        bench.hear(9, letter(rest=[1], sequence=number))
+    assert len(bench.router.tasks) <= TASKS
+    for number in range(100):
+        bench.hear(9, letter(rest=[1], sequence=5_000 + number, data=bytes(10_000)))
+    assert bench.router.bytes <= 120_000
+    waiting = bench.env.clock.waiting
+    assert waiting <= len(bench.router.tasks) + 2
+
+
+def test_lists_that_no_honest_peer_sends_are_refused() -> None:
+    bench = Bench()
+    with pytest.raises(PeerError):
+        bench.hear(9, Delegate.of(Publication(MessageId(9, 1, 1), TOPIC, b""), 0, [PeerInfo(b"bytes")]))
+    with pytest.raises(PeerError, match="hops"):
+        bench.hear(9, letter(hops=-1))
+    codec = msgpack(KadPubSub.kinds)
+    too_many = Subscribers(TOPIC, tuple(map(PeerInfo, range(SUBSCRIBERS + 1))), 0)
+    with pytest.raises(PeerError):
+        codec.unpack(codec.pack([too_many])[0])
+
+
+def test_no_timer_is_left_after_the_stop() -> None:
+    bench = Bench(1, 2)
+    bench.router.join(TOPIC)
+    answered(bench)
+    bench.know(5, 6, 7)
+    bench.publish()
+    bench.router.stop()
+    assert bench.env.clock.waiting == 0
+
+
+@pytest.mark.parametrize("wrong", [{"refresh_every": 0}, {"asks": 0}, {"expiry": 1}, {"patience": -1}])
+def test_a_config_that_makes_no_sense_is_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(UsageError, match="kadpubsub"):
+        KadPubSubConfig(**wrong)
