@@ -247,6 +247,11 @@ def _add_bench(commands: Commands) -> None:
     link.add_argument("--repetitions", type=int, default=5, metavar="N", help="default: 5")
     link.add_argument("--no-rivals", action="store_true", help="leave out py-libp2p, which is installed on first use")
     link.add_argument("--profile", action="store_true", help="instead, say which part of weft takes which share of the CPU time")
+    lookups = _add(kinds, "lookups", "how true Kademlia's lookups are, calm, under churn and among liars", bench_lookups)
+    lookups.add_argument("--nodes", type=int, default=1_000, metavar="N", help="default: 1000")
+    lookups.add_argument("--lookups", type=int, default=1_000, metavar="N", help="in each phase; default: 1000")
+    lookups.add_argument("--churn", type=float, default=0.1, metavar="P", help="the share replaced a minute; default: 0.1")
+    lookups.add_argument("--seed", type=int, default=1, metavar="N", help="default: 1")
     load = _add(kinds, "load", "memory and CPU time of a host under many links", bench_load)
     load.add_argument("--links", type=int, default=1_000, metavar="N", help="default: 1000")
     load.add_argument("--seconds", type=float, default=60.0, metavar="S", help="how long they send; default: 60")
@@ -390,7 +395,9 @@ def bench_micro(args: argparse.Namespace) -> None:
     if args.json:
         print_json(result)
     else:
-        print_rows([{"case": name, **figures} for name, figures in result["cases"].items()])
+        rows = [{"case": name, **figures} for name, figures in result["cases"].items()]
+        for columns in dict.fromkeys(tuple(row) for row in rows):
+            print_rows([row for row in rows if tuple(row) == columns])
 
 
 def bench_spark(args: argparse.Namespace) -> None:
@@ -448,6 +455,19 @@ def bench_live(args: argparse.Namespace) -> None:
         if result["ratios"]:
             print()
             print_rows(live.ratio_rows(result))
+
+
+def bench_lookups(args: argparse.Namespace) -> None:
+    from bench import lookups
+
+    with progress(args.quiet) as tell:
+        result = lookups.bench_lookups(args.nodes, args.lookups, args.seed, args.churn, tell)
+    if args.json:
+        print_json(result)
+    else:
+        print_rows([{"phase": name, **figures} for name, figures in result.pop("phases").items()])
+        print()
+        print_figures(result)
 
 
 def bench_load(args: argparse.Namespace) -> None:

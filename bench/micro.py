@@ -24,6 +24,7 @@ from statistics import median
 from typing import Any, Literal
 
 from bench.counters import Counters
+from bench.tables import measure_tables
 from bench.workload import Listener, router_of
 from peer.errors import UsageError, WeftError
 from peer.latency import Uniform
@@ -63,13 +64,15 @@ CASES = {
     "flood-1000-trace-default": Case(nodes=1_000, messages=100, watch="default"),
     "flood-1000-trace-full": Case(nodes=1_000, messages=100, watch="full"),
 }
+TABLES = "kademlia-table"  # another kind of case: `bench.tables`
 
 
 def micro(cases: Sequence[str] | None, quick: bool, progress: Callable[[float, str], None] | None = None) -> dict[str, Any]:
     """Each case in a process of its own: `quick` takes one round and a fifth of the messages."""
-    chosen = list(cases or CASES)
-    if unknown := [name for name in chosen if name not in CASES]:
-        raise UsageError(f"no case is called {unknown[0]!r}; there are: {', '.join(CASES)}")
+    known = [*CASES, TABLES]
+    chosen = list(cases or known)
+    if unknown := [name for name in chosen if name not in known]:
+        raise UsageError(f"no case is called {unknown[0]!r}; there are: {', '.join(known)}")
     results = {}
     for done, name in enumerate(chosen):
         if progress is not None:
@@ -87,6 +90,10 @@ def _in_a_process(name: str, quick: bool) -> dict[str, Any]:
 
 
 def measure(name: str, quick: bool) -> dict[str, Any]:
+    return measure_tables(quick) if name == TABLES else measure_case(name, quick)
+
+
+def measure_case(name: str, quick: bool) -> dict[str, Any]:
     """The case and the yardstick take turns; memory is read before the yardstick first runs, since it has a queue of its own."""
     case = CASES[name]
     rounds = 1 if quick else case.rounds

@@ -24,6 +24,7 @@ Inside peer, from the bottom:
     transport, link            sockets; one encrypted link and its streams
     host, identify, ping       links to many peers
     outbox, store, driver      the Env on a host
+    datagram, sim_datagram     protocols over UDP: their Env on a socket, and in the simulator
     embed, metrics             a host in a program of another kind; what an operator watches
 
 Import from the modules: this package re-exports nothing, so that importing it costs nothing.

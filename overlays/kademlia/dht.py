@@ -98,15 +98,17 @@ class Kademlia(Machine):
         self.name = name_of(env.me)
         self.table = Table(env.me, config.k, config.spares)
         self.records = Records(self.table.mine, limits or RecordLimits())
-        self.links: dict[Peer, int] = {}  # the incarnation of each that is up
+        self.links: dict[Peer, tuple[int, int]] = {}  # the incarnation of each that is up, and since when
         self.asking: dict[Peer, None] = {}  # checks under way
         self.checked: dict[int, int] = {}  # when each bucket's oldest was checked last
         self.refreshed: dict[int, int] = {}  # when a lookup went into each bucket last
         self.running: dict[Query, None] = {}
         self.queued: deque[Query] = deque()
+        self.beginning = False
         self.mine: dict[bytes, tuple[bytes, int]] = {}  # value, and until when
         self.provided: dict[bytes, None] = {}
         self.joined: list[Callable[[], None]] = []
+        self.joining = False
         self.has_joined = False
         self.pause = config.first_retry
         self.timers: dict[str, Timer] = {}
@@ -150,10 +152,17 @@ class Kademlia(Machine):
     # Joining.
 
     def _join(self) -> None:
+        """One at a time, or each failure would begin one more row of retries."""
+        if self.joining:
+            return
+        self.joining = True
+        if "retry" in self.timers:
+            self.timers.pop("retry").cancel()
         start = dict.fromkeys((*self.contacts, *self.table.nearest(self.table.mine, self.config.k)))
         self._run(Query(self, self.name, FindNode(self.name), self._has_looked, tuple(start)))
 
     def _has_looked(self, query: Query) -> None:
+        self.joining = False
         if not query.lookup.answered:
             self.timers["retry"] = self.env.after(self.pause, self._join)
             self.pause = min(2 * self.pause, self.config.last_retry)
@@ -191,7 +200,7 @@ class Kademlia(Machine):
             self._keep(key, value)
         told = Told(len(nearest), done)
         for peer in nearest:
-            self._ask(peer, PutValue(key, Record(key, value)), told.yes, told.no)
+            self.ask(peer, PutValue(key, Record(key, value)), told.yes, told.no)
         if not nearest:
             done(0)
 
@@ -222,8 +231,10 @@ class Kademlia(Machine):
         best = validator_of(self.validators, key).best(key, list(found.values()))
         wrong = [peer for peer, value in found.items() if value != best and peer != self.env.me]
         lacking = [peer for peer in query.lookup.nearest if peer not in found][:1]  # the paper's caching
+        if found.get(self.env.me, best) != best:
+            self._keep(key, best)
         for peer in (*wrong, *lacking):
-            self._ask(peer, PutValue(key, Record(key, best)), _nothing, _nothing)
+            self.ask(peer, PutValue(key, Record(key, best)), _nothing, _nothing)
         done(best)
 
     def provide(self, key: bytes, done: Callable[[int], None] | None = None) -> None:
@@ -294,7 +305,7 @@ class Kademlia(Machine):
         """A value that is not valid is its sender's fault; one that is no better than what is held is taken as said."""
         self._heard_from(sender)
         key, value = msg.key, msg.record.value
-        if msg.record.key != key or not self._acceptable(key, value):
+        if not key or msg.record.key != key or not self._acceptable(key, value):
             raise PeerError(f"a value that does not fit its key {key[:40]!r}")
         held = self.records.get(key, self.env.now())
         if held is None or validator_of(self.validators, key).best(key, [value, held]) == value:
@@ -334,15 +345,19 @@ class Kademlia(Machine):
     # The table.
 
     def link_up(self, peer: Peer, link: Link) -> None:
-        self.links[peer] = link.incarnation
+        self.links[peer] = link.incarnation, self.env.now()
         self._see(peer)
 
     def link_down(self, peer: Peer, incarnation: int, reason: str) -> None:
+        """One whose links never last is not checked for each of them, or the two would dial without end."""
         if incarnation == 0:
             self.table.drop(peer)
-        elif self.links.get(peer) == incarnation:
+            return
+        latest, since = self.links.get(peer, (0, 0))
+        if latest == incarnation:
             del self.links[peer]
-            if peer in self.table.nearest(self.table.mine, self.config.k):
+            lasted = self.env.now() - since >= self.config.near_every
+            if lasted and peer in self.table.nearest(self.table.mine, self.config.k):
                 self._check(peer)
 
     def _heard_from(self, sender: Peer) -> None:
@@ -364,11 +379,12 @@ class Kademlia(Machine):
         """Whether it is there; its answer may name some that are new."""
         if peer not in self.asking and len(self.asking) < CHECKS and not self.stopped:
             self.asking[peer] = None
-            self._ask(peer, FindNode(self.name), self._checked, self._unchecked)
+            self.ask(peer, FindNode(self.name), self._checked, self._unchecked)
 
     def _checked(self, peer: Peer, msg: Message) -> None:
         self.asking.pop(peer, None)
         if not isinstance(msg, FindNode):
+            self.table.drop(peer)  # or its link, which this costs it, would be made again for the next check
             raise PeerError(f"{type(msg).__name__} in answer to FindNode")
         self._see(peer)
         far = self._distance_of_kth()
@@ -399,8 +415,8 @@ class Kademlia(Machine):
             self._join()
 
     def _refresh(self) -> None:
-        """The buckets that no lookup went into lately, and the own place."""
-        if self.has_joined:
+        """The buckets that no lookup went into lately, and the own place; the first node of all never joins otherwise."""
+        if self.has_joined or len(self.table):
             self._join()
             since = self.env.now() - self.config.refresh_every
             for number in range(self._outer()):
@@ -430,20 +446,36 @@ class Kademlia(Machine):
     # Queries.
 
     def _run(self, query: Query) -> None:
-        if len(self.running) >= QUERIES:
-            self.queued.append(query)
-        elif not self.stopped:
-            self.running[query] = None
-            self.refreshed[self.table.bucket_of(query.place)] = self.env.now()
-            query.begin()
+        self.queued.append(query)
+        self._begin_queued()
 
     def over(self, query: Query) -> None:
         del self.running[query]
-        if self.queued:
-            self._run(self.queued.popleft())
+        self._begin_queued()
 
-    def _ask(self, peer: Peer, msg: Message, heard: Callable[[Peer, Message], None], failed: Callable[[Peer, str], None]) -> None:
-        self.env.request(peer, msg, self.config.patience, heard, failed)
+    def _begin_queued(self) -> None:
+        """In a loop: without contacts a query ends as it begins, and thousands may wait."""
+        if self.beginning:
+            return
+        self.beginning = True
+        while self.queued and len(self.running) < QUERIES and not self.stopped:
+            query = self.queued.popleft()
+            self.running[query] = None
+            self.refreshed[self.table.bucket_of(query.place)] = self.env.now()
+            query.begin()
+        self.beginning = False
+
+    def ask(self, peer: Peer, msg: Message, heard: Callable[[Peer, Message], None], failed: Callable[[Peer, str], None]) -> None:
+        self.env.request(peer, msg, self.config.patience, heard, partial(self._ask_again, msg, heard, failed))
+
+    def _ask_again(
+        self, msg: Message, heard: Callable[[Peer, Message], None], failed: Callable[[Peer, str], None], peer: Peer, reason: str
+    ) -> None:
+        """The link may have been idle and closing, or the second of two; only who takes too long is not asked once more."""
+        if reason == "timeout" or self.stopped:
+            failed(peer, reason)
+        else:
+            self.env.request(peer, msg, self.config.patience, heard, failed)
 
     def _learn(self, info: PeerInfo) -> None:
         if info.addresses or info.record is not None:
@@ -465,6 +497,9 @@ class Told:
         self._done = done
 
     def yes(self, peer: Peer, msg: Message) -> None:
+        if not isinstance(msg, PutValue):
+            self._settled()
+            raise PeerError(f"{type(msg).__name__} in answer to PutValue")
         self._taken += 1
         self._settled()
 

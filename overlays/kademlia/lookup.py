@@ -2,7 +2,8 @@
 
 IPTPS 2002, section 2.3; and, with more than one path, I. Baumgart, S. Mies: "S/Kademlia", ICPADS 2007, section 4.4: those known
 at the start are dealt out to the paths, and whoever one path has found is asked by that path alone. So a hostile node
-misleads one path at most, and the nearest of all paths together are the answer.
+misleads one path at most, and the nearest of all paths together are the answer. There each path also asks all that it began
+with: otherwise the first liar fills the k nearest with its like, and nobody else is asked.
 
 It is a table without IO: whoever runs it asks those that `next` names, and tells what became of it.
 `alpha` questions are open at a time, at least one a path; one that takes long is told by `lagging` and counts no more, so that
@@ -22,11 +23,12 @@ WIDTH = 8
 
 
 class Path:
-    """`ranked`: candidates that did not fail, nearest first; `open` are asked and have not answered."""
+    """`ranked`: candidates that did not fail, nearest first; `open` are asked and have not answered; `due` must be asked yet."""
 
-    __slots__ = ("lagging", "open", "ranked")
+    __slots__ = ("due", "lagging", "open", "ranked")
 
     def __init__(self) -> None:
+        self.due: dict[Peer, None] = {}
         self.ranked: list[tuple[int, Peer]] = []
         self.open: dict[Peer, None] = {}
         self.lagging: dict[Peer, None] = {}
@@ -47,7 +49,10 @@ class Lookup:
         self.answered: dict[Peer, None] = {}
         self.stopped = False
         for number, peer in enumerate(start):
-            self._add(self.paths[number % len(self.paths)], peer, 0)
+            path = self.paths[number % len(self.paths)]
+            self._add(path, peer, 0)
+            if len(self.paths) > 1 and self.owner.get(peer) is path:
+                path.due[peer] = None
 
     def next(self) -> list[Peer]:
         """Whom to ask now; nobody when enough is under way."""
@@ -55,12 +60,13 @@ class Lookup:
 
     def _next_of(self, path: Path) -> list[Peer]:
         chosen = []
-        for _, peer in path.ranked[: self.k]:
+        for peer in [*path.due, *(peer for _, peer in path.ranked[: self.k])]:
             if len(path.open) - len(path.lagging) >= self._per_path:
                 break
             if peer not in self.asked:
                 self.asked[peer] = None
                 path.open[peer] = None
+                path.due.pop(peer, None)
                 chosen.append(peer)
         return chosen
 
@@ -86,7 +92,7 @@ class Lookup:
     def done(self) -> bool:
         """The k nearest of each path have answered, or it was stopped."""
         return self.stopped or not any(
-            peer not in self.answered for path in self.paths for _, peer in path.ranked[: self.k]
+            path.due or any(peer not in self.answered for _, peer in path.ranked[: self.k]) for path in self.paths
         )
 
     @property
@@ -109,6 +115,7 @@ class Lookup:
             peer = path.ranked[at][1]
             if peer not in self.asked:
                 del path.ranked[at], self.owner[peer], self.hops[peer]
+                path.due.pop(peer, None)
                 return
 
     def _close(self, peer: Peer) -> Path | None:

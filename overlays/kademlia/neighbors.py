@@ -45,7 +45,7 @@ class KademliaNeighbors(Overlay):
         self.watches = tuple(watches)
         self.held: dict[Peer, None] = {}
         self.takers: dict[Peer, None] = {}
-        self.linked: dict[Peer, None] = {}  # has a link, for whatever reason
+        self.linked: dict[Peer, int] = {}  # has a link, for whatever reason; its incarnation
         self.refused: dict[Peer, None] = {}  # not asked again before the next look
         self.timer: Timer | None = None
         kademlia.joined.append(self._choose)
@@ -56,7 +56,7 @@ class KademliaNeighbors(Overlay):
     def stop(self) -> None:
         if self.timer is not None:
             self.timer.cancel()
-        self.env.send_all((*self.held, *self.takers), Leave(LEFT))
+        self.env.send_all(tuple(peer for peer in (*self.held, *self.takers) if peer in self.linked), Leave(LEFT))
 
     def _tick(self) -> None:
         self.timer = self.env.after(CHOOSE, self._tick)
@@ -85,17 +85,20 @@ class KademliaNeighbors(Overlay):
         return [peer for peer in order if not any(peer in known for known in (self.held, self.takers, self.refused))]
 
     def link_up(self, peer: Peer, link: Link) -> None:
-        self.linked[peer] = None
+        self.linked[peer] = link.incarnation
         if link.protocol != PROTOCOL:
             self._up(peer)
         elif peer in self.held:
             self._agree(peer)
 
     def link_down(self, peer: Peer, incarnation: int, reason: str) -> None:
+        if incarnation and self.linked.get(peer) != incarnation:
+            return  # there is a later link
         was = peer in self.held
-        for known in (self.held, self.takers, self.linked):
-            known.pop(peer, None)
-        if was and incarnation == 0:
+        self.held.pop(peer, None)
+        self.takers.pop(peer, None)
+        self.linked.pop(peer, None)
+        if was:
             self.refused[peer] = None
         self._down(peer, reason)
         if was and incarnation:
@@ -103,11 +106,13 @@ class KademliaNeighbors(Overlay):
 
     @upon(Take)
     def take(self, sender: Peer, msg: Take) -> None:
-        if len(self.takers) >= 2 * self.links and sender not in self.takers:
-            self.env.send(sender, Leave(FULL))
-            return
-        self.takers[sender] = None
-        self.env.connect(sender)
+        """Whoever is held here is a neighbour already, and needs no room."""
+        if sender not in self.held and sender not in self.takers:
+            if len(self.takers) >= 2 * self.links:
+                self.env.send(sender, Leave(FULL))
+                return
+            self.takers[sender] = None
+            self.env.connect(sender)
         self._up(sender)
 
     @upon(Leave)

@@ -64,15 +64,15 @@ class Query:
         env, config = self._dht.env, self._dht.config
         for peer in self.lookup.next():
             self._timers[peer] = env.after(config.slow, self._lags, peer)
-            env.request(peer, self._question, config.patience, self._heard, self._failed)
+            self._dht.ask(peer, self._question, self._heard, self._failed)
         if self.lookup.done and self in self._dht.running:
             self.abandon()
             self._dht.over(self)
             self._done(self)
 
     def _heard(self, peer: Peer, msg: Message) -> None:
-        if type(msg) is not type(self._question) or msg.key != self.key:
-            self._failed(peer, "")
+        if type(msg) is not type(self._question) or msg.key not in (self.key, b""):  # js and go leave it out of FIND_NODE's
+            self._failed(peer, "timeout")
             raise PeerError(f"{type(msg).__name__} in answer to {type(self._question).__name__}")
         self._settle(peer)
         if self.lookup.stopped:

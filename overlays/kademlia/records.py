@@ -63,12 +63,13 @@ class RecordLimits:
 
 
 class Stored:
-    __slots__ = ("expires", "refreshed", "value")
+    __slots__ = ("distance", "expires", "refreshed", "value")
 
-    def __init__(self, value: bytes, expires: int, refreshed: int) -> None:
+    def __init__(self, value: bytes, expires: int, refreshed: int, distance: int) -> None:
         self.value = value
         self.expires = expires
         self.refreshed = refreshed  # when anybody stored it here last
+        self.distance = distance  # of its key from the own place
 
 
 class Records:
@@ -91,15 +92,30 @@ class Records:
         """Whether there was room; values farther from the own place give way."""
         if len(value) > self.limits.value:
             return False
-        self._remove(key)
-        while len(self.values) >= self.limits.values or self.held + len(value) > self.limits.bytes:
-            farthest = max(self.values, key=self._distance)
-            if self._distance(farthest) <= self._distance(key):
-                return False
-            self._remove(farthest)
-        self.values[key] = Stored(value, expires, now)
+        stored = Stored(value, expires, now, place_of_key(key) ^ self._mine)
+        farther = self._give_way(key, stored)
+        if farther is None:
+            return False
+        for gone in (key, *farther):
+            self._remove(gone)
+        self.values[key] = stored
         self.held += len(value)
         return True
+
+    def _give_way(self, key: bytes, stored: Stored) -> list[bytes] | None:
+        """Those without which it fits, the farthest first; None where they would not make room enough."""
+        old = self.values.get(key)
+        count = len(self.values) - (old is not None) + 1
+        held = self.held - (len(old.value) if old is not None else 0) + len(stored.value)
+        gone: list[bytes] = []
+        if count > self.limits.values or held > self.limits.bytes:
+            farther = sorted((one.distance, name) for name, one in self.values.items() if one.distance > stored.distance)
+            while count - len(gone) > self.limits.values or held > self.limits.bytes:
+                if not farther:
+                    return None
+                gone.append(farther.pop()[1])
+                held -= len(self.values[gone[-1]].value)
+        return gone
 
     def get(self, key: bytes, now: int) -> bytes | None:
         stored = self.values.get(key)
@@ -136,6 +152,3 @@ class Records:
         stored = self.values.pop(key, None)
         if stored is not None:
             self.held -= len(stored.value)
-
-    def _distance(self, key: bytes) -> int:
-        return place_of_key(key) ^ self._mine

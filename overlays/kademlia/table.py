@@ -3,7 +3,8 @@
 P. Maymounkov, D. Mazières: "Kademlia: A Peer-to-peer Information System Based on the XOR Metric", IPTPS 2002, section 2.2 and
 2.4. In a bucket the one heard from longest ago comes first. A full bucket takes nobody in: the newcomer waits among the
 spares, and `see` names the oldest contact, which must answer or give way. So those that stay long stay in the table, and a
-flood of newcomers cannot wash it out.
+flood of newcomers cannot wash it out. Among the k nearest to the own place none may be missing (section 4.2: all contacts in
+the smallest subtree of k nodes are kept): who is one of them is taken in, and the farthest of its bucket waits.
 
 `nearest` is exact over all contacts: seen from a place that shares c bits with the own one, those in bucket c are nearest,
 then all of the deeper buckets together, then bucket c - 1, c - 2 and so on.
@@ -53,25 +54,42 @@ class Table:
         if bucket is None:
             if number == BITS:
                 return None  # that is me
-            bucket = self.buckets[number] = {}
-        if peer in bucket:
-            del bucket[peer]
-        elif len(bucket) < self.k:
+            self.buckets[number] = {peer: place}
             self.size += 1
-        else:
-            return self._wait(number, peer, place)
-        bucket[peer] = place
+        elif bucket.pop(peer, None) is not None:
+            bucket[peer] = place
+        elif len(bucket) < self.k:
+            bucket[peer] = place
+            self.size += 1
+        elif (farthest := self._gives_way(number, place)) is not None:
+            there = bucket.pop(farthest)
+            bucket[peer] = place
+            self.waiting.get(number, {}).pop(peer, None)
+            if self.spares:
+                self._wait(number, farthest, there)
+        elif self.spares:
+            self._wait(number, peer, place)
+            return next(iter(bucket))
         return None
 
-    def _wait(self, number: int, peer: Peer, place: int) -> Peer | None:
-        if not self.spares:
-            return None
-        waiting = self.waiting.setdefault(number, {})
-        waiting.pop(peer, None)
-        if len(waiting) >= self.spares:
+    def _gives_way(self, number: int, place: int) -> Peer | None:
+        """Of a full bucket the farthest from here, for a newcomer that is among the k nearest of all."""
+        room = self.k
+        for deeper, bucket in self.buckets.items():
+            if deeper > number:
+                room -= len(bucket)
+                if room <= 0:
+                    return None
+        ranked = sorted((there ^ self.mine, peer) for peer, there in self.buckets[number].items())
+        return ranked[-1][1] if place ^ self.mine < ranked[room - 1][0] else None
+
+    def _wait(self, number: int, peer: Peer, place: int) -> None:
+        waiting = self.waiting.get(number)
+        if waiting is None:
+            waiting = self.waiting[number] = {}
+        elif waiting.pop(peer, None) is None and len(waiting) >= self.spares:
             del waiting[next(iter(waiting))]
         waiting[peer] = place
-        return next(iter(self.buckets[number]))
 
     def drop(self, peer: Peer) -> None:
         """It did not answer; the spare heard from last takes its place."""

@@ -2,13 +2,14 @@
 
 Addresses that do not parse are left out, a peer's id that is none makes the frame a PeerError. In the simulator's codec mode
 peers are numbers, of eight bytes.
-Bounds: LIMIT bytes a frame, PEERS in a list, ADDRESSES of one peer; a list that is longer is a PeerError.
+Bounds: LIMIT bytes a frame, PEERS in a list; a list that is longer is a PeerError. Of one peer ADDRESSES are read, and written as
+many of them as have ADDRESS_BYTES in all: whatever others made known, an answer stays within the frame. REMEMBERED addresses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from overlays.kademlia.messages import AddProvider, FindNode, GetProviders, GetValue, Ping, PutValue, Record
 from overlays.kademlia.space import NUMBER, name_of
@@ -21,6 +22,8 @@ from peer.pb import kad_pb2, parse
 LIMIT = 1 << 18
 PEERS = 256
 ADDRESSES = 16
+ADDRESS_BYTES = 1 << 10
+REMEMBERED = 1 << 12  # encoded addresses, shared by all nodes of the process
 KEY_LIMIT = 256
 
 Kind = kad_pb2.Message.MessageType
@@ -115,8 +118,20 @@ def _record(record: kad_pb2.Record) -> Record:
 
 def _wire_peer(info: PeerInfo) -> kad_pb2.Message.Peer:
     """Whoever is named can be reached, as far as is known."""
-    addresses = [Address.parse(text).encode() for text in info.addresses[:ADDRESSES]]
+    addresses: list[bytes] = []
+    room = ADDRESS_BYTES
+    for address in map(_encoded, info.addresses[:ADDRESSES]):
+        room -= len(address)
+        if room < 0:
+            break
+        addresses.append(address)
     return kad_pb2.Message.Peer(id=name_of(info.peer), addrs=addresses, connection=kad_pb2.Message.CAN_CONNECT)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _encoded(address: str) -> bytes:
+    """The same few are told again and again, and a long one takes milliseconds to parse."""
+    return Address.parse(address).encode()
 
 
 def _addresses(found: Iterable[bytes]) -> Iterable[str]:

@@ -13,6 +13,9 @@ from typing import NamedTuple
 import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
+from overlays.kademlia.messages import AddProvider, FindNode, GetProviders, GetValue, Ping, PutValue, Record
+from overlays.kademlia.wire import kad
+from overlays.kademlia_udp_rpc import contact, encode, find_node, find_value, nodes, ping, store, stun
 from peer import identify
 from peer.address import Address
 from peer.codec import MsgpackCodec
@@ -218,6 +221,29 @@ def _greedy(stream: int) -> Iterator[bytes]:
     yield b"".join(HEAD.pack(WINDOW | SYN, stream + 2 * n, 0) for n in range(50))
 
 
+def _calls() -> Iterator[bytes]:
+    me, key = bytes(range(20)), bytes(range(40, 60))
+    yield from (stun(), ping(me), find_node(me, key), find_value(me, key))
+    yield from (store(me, key, value) for value in (1 << 63, -1, 1.5, True, "text", b"bytes"))
+
+
+def _kademlia_answers() -> Iterator[bytes]:
+    places = ("192.0.2.1", "127.0.0.1", "::1", "fe80::1%eth0", "example.org", "224.0.0.1", "0.0.0.0")
+    yield nodes([contact(bytes([number]) * 20, (host, 4_000 + number)) for number, host in enumerate(places)])
+    yield from (encode(answer) for answer in (bytes(range(20)), True, ["192.0.2.1", 4_000], ["::1", 4_000, 0, 0], []))
+    yield from (encode({"value": value}) for value in (1 << 63, -1, 1.5, True, "text", b"bytes"))
+
+
+def _kad_messages() -> Iterator[bytes]:
+    """One of each kind, asked and answered."""
+    sender = load_once(DIALLED).identity.peer
+    key, record = b"/sha256/" + bytes(range(32)), Record(b"key", b"value", "2026-01-02T03:04:05Z")
+    named = (PeerInfo(sender, PLACES[:1]), PeerInfo(ME.peer, PLACES[1:3]), PeerInfo(PublicKey.decode(_keys()[1]).peer))
+    asked = (FindNode(sender), GetValue(key), GetProviders(key), Ping(), PutValue(b"key", record), AddProvider(key, named))
+    answered = (FindNode(sender, named), GetValue(b"key", record, named), GetProviders(key, named, named))
+    yield from kad(numbered=False).pack((*asked, *answered))
+
+
 _SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "frames": _both(lambda: (said for name in names() for said in _talks(name, PROTOCOL)), uvarint(600) + bytes(600)),
     "multistream-proposer": _layer(lambda a: a.agreed),
@@ -240,4 +266,8 @@ _SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "identify": lambda: iter(_answers()),
     "rpc": lambda: iter(_rpcs()),
     "msgpack": _packed,
+    "kad-dht": _kad_messages,
+    "datagram": lambda: (kind + bytes(range(20)) + call for kind in (b"\0", b"\1") for call in _calls()),
+    "kademlia-call": _calls,
+    "kademlia-answer": _kademlia_answers,
 }

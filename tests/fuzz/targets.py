@@ -7,24 +7,35 @@ for one value, nothing let through that was not signed or sealed, and what is he
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from overlays.kademlia.dht import Kademlia
+from overlays.kademlia.wire import PEERS, KadCodec, kad
+from overlays.kademlia_udp import KademliaUdp, KademliaUdpConfig
+from overlays.kademlia_udp_rpc import read_address, read_call, read_id, read_nodes, read_stored, read_value, store
 from peer import identify
 from peer.address import Address
 from peer.codec import MsgpackCodec
+from peer.datagram import CONTENT_LIMIT, GARBAGE
+from peer.dispatch import ask, receive
 from peer.errors import PeerError, UsageError
+from peer.fake import FakeEnv
 from peer.frame import Frames, read_uvarint, uvarint
 from peer.ids import Identity, PublicKey, check_peer, key_in, parse_peer, peer_text
-from peer.machine import Message, MessageId
+from peer.machine import Link, Message, MessageId
 from peer.multistream import LINE_LIMIT, Answerer, Proposer
 from peer.noise import XX, Channel, Handshake
 from peer.ping import PING
 from peer.pnet import read_key
 from peer.records import DOMAIN, PAYLOAD_TYPE, open_envelope, read_record, seal_envelope
+from peer.sim import Simulator
+from peer.sim_datagram import SimDatagrams
 from peer.transport import NOISE, YAMUX
 from peer.yamux import DEFAULTS, SIZE, TOP, Data, Event, Finished, Opened, Yamux, YamuxLimits
 from pubsub.flood import PROTOCOL
@@ -338,7 +349,7 @@ def rpc(data: bytes) -> None:
         _again(codec, part)
 
 
-def _again(codec: RpcCodec | MsgpackCodec, part: Message) -> bytes:
+def _again(codec: RpcCodec | MsgpackCodec | KadCodec, part: Message) -> bytes:
     """Packed, unpacked and packed; compared as bytes since no float need be equal to itself."""
     try:
         [packed] = codec.pack((part,))
@@ -354,6 +365,62 @@ def msgpack(data: bytes) -> None:
     [read] = codec.unpack(data)
     assert isinstance(read, KINDS)
     _again(codec, read)
+
+
+def kad_dht(data: bytes) -> None:
+    """Whatever is read can be written; a node that knows its sender answers it once, or takes it, within a frame."""
+    codec = kad(numbered=False)
+    [read] = codec.unpack(data)
+    _again(codec, read)
+    machine, sender = Kademlia(FakeEnv(me=ME.peer), ()), load_once(DIALLED).identity.peer
+    machine.link_up(sender, Link(1, True, machine.protocols[0]))
+    if type(read) in machine.answerers:
+        replies: list[Message] = []
+        ask(machine, sender, read, replies.append)
+        assert [type(reply) for reply in replies] == [type(read)] and len(codec.pack(replies)) == 1
+    else:
+        receive(machine, sender, read)
+    kept = machine.records
+    assert len(kept.values) + len(kept.providers) <= 1 and kept.held <= kept.limits.value and list(machine.table) == [sender]
+    assert all(len(found) <= PEERS for found in (getattr(read, name, ()) for name in ("closer", "providers")))
+
+
+# Datagrams.
+
+STRANGER = ("192.0.2.1", 4_000)
+
+
+def datagram(data: bytes) -> None:
+    """Either garbage, which nobody answers, or a reply that nobody asked for, or a request, which has one answer."""
+    network: SimDatagrams[KademliaUdp] = SimDatagrams(Simulator())
+    node = network.add(lambda env: KademliaUdp(env, config=KademliaUdpConfig(values=2, value_bytes=1 << 10)))
+    for _ in range(3):
+        node.take(STRANGER, data)
+    dropped = node.counts.total()
+    assert dropped in (0, 3) and (dropped == 0 or not network.counts["sent"])
+    if not dropped:
+        assert 3 <= network.counts["sent"] <= 4, "an answer each, and a ping to a node that is new"
+    assert node.counts[GARBAGE] in (0, 3) and len(node.machine.values) <= 1
+
+
+def kademlia_call(data: bytes) -> None:
+    call = read_call(data)
+    assert call.name == "stun" or len(call.node) == 20
+    if call.name == "store":
+        assert len(store(call.node, call.key, call.value)) <= max(len(data), 64) <= CONTENT_LIMIT
+
+
+def kademlia_answer(data: bytes) -> None:
+    counts: Counter[str] = Counter()
+    readers: tuple[Callable[[bytes], object], ...] = (read_id, read_stored, read_address)
+    answers = [outcome(partial(read, data)) for read in readers]
+    assert sum(answer is not PeerError for answer in answers) <= 1
+    found = read_value(data[:CONTENT_LIMIT], 20, STRANGER, counts)
+    if isinstance(found, list):
+        assert found == read_nodes(data[:CONTENT_LIMIT], 20, STRANGER, counts) and len(found) <= 20
+        assert all(len(node.id) == 20 and not node.address[0].startswith("127.") for node in found)
+    else:
+        store(bytes(20), bytes(20), found)
 
 
 TARGETS: dict[str, Target] = {
@@ -378,6 +445,10 @@ TARGETS: dict[str, Target] = {
     "identify": identified,
     "rpc": rpc,
     "msgpack": msgpack,
+    "kad-dht": kad_dht,
+    "datagram": datagram,
+    "kademlia-call": kademlia_call,
+    "kademlia-answer": kademlia_answer,
 }
 TEXTS = {"address-text", "identity", "peer-name", "swarm-key"}
 """Their input is the local side's."""

@@ -10,7 +10,16 @@
   {"do": "peers", "topic", "count"}     peers, as soon as that many subscribers are known and can be sent to
   {"do": "publish", "topic", "data"}    published: count; data is a list of texts
   {"do": "quit"}                        no answer; the end of stdin does the same
-or says {"event": "error", "do", "text"}. What others published comes in between: {"event": "message", "topic", "from", "data"}.
+or says {"event": "error", "do", "text"}.
+js and go started with the arguments "--dht PREFIX" are servers of a Kademlia DHT too, by the protocol PREFIX/kad/1.0.0. It takes
+every value under a key /weft/...; of several the last in the order of bytes is the best. They take, besides,
+  {"do": "dht_peers", "count"}          dht_peers, as soon as that many are in the routing table; looks itself up until then
+  {"do": "dht_find_peer", "peer"}       dht_peer: peer, addrs; asks until it is found, and js even for one that it knows
+  {"do": "dht_put", "key", "value"}     dht_put: key and value are texts
+  {"do": "dht_get", "key"}              dht_value: value
+  {"do": "dht_provide", "key"}          dht_provided; the key on the wire is the multihash, by SHA-256, of this text
+  {"do": "dht_find_providers", "key"}   dht_providers: peers, addrs; the addresses of each peer, as a list
+What others published comes in between: {"event": "message", "topic", "from", "data"}.
 Logs go to stderr.
 
 What is installed goes to $WEFT_INTEROP_CACHE, else ~/.cache/weft-interop, one folder for each set of versions and sources, made
@@ -53,8 +62,12 @@ COMMANDS = {
     "go": ("node",),
     "rust": ("target/release/node",),
 }
-# Each tells in its log, at these levels, why it dropped a message.
-LOGS = {"DEBUG": "libp2p:floodsub,*:error", "GOLOG_LOG_LEVEL": "error,pubsub=debug", "RUST_LOG": "libp2p_gossipsub=debug"}
+# Each tells in its log, at these levels, why it dropped a message or a record.
+LOGS = {
+    "DEBUG": "libp2p:floodsub,libp2p:kad-dht*,*:error",
+    "GOLOG_LOG_LEVEL": "error,pubsub=debug,dht=debug",
+    "RUST_LOG": "libp2p_gossipsub=debug",
+}
 DEADLINE = 60.0
 LOG = 4000  # lines of stderr that are kept
 
@@ -232,11 +245,11 @@ async def lines(stream: trio.abc.ReceiveStream | None) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def foreign(language: str) -> AsyncIterator[Foreign]:
+async def foreign(language: str, *arguments: str) -> AsyncIterator[Foreign]:
     place = await trio.to_thread.run_sync(install, language)
-    program, *arguments = COMMANDS[language]
+    program, *before = COMMANDS[language]
     process = await trio.lowlevel.open_process(
-        [str(place / program), *arguments],
+        [str(place / program), *before, *arguments],
         cwd=place,
         env={**LOGS, **os.environ},
         stdin=subprocess.PIPE,

@@ -6,6 +6,7 @@ import gc
 import socket
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from random import Random
 from typing import Any
 
@@ -85,7 +86,7 @@ class Bare(Endpoint[Echo]):
     def after(self, delay: int, action: Callable[..., None], *args: Any) -> FakeTimer:
         return self.clock.after(delay, action, *args)
 
-    def post(self, address: Address, data: bytes) -> None:
+    def send(self, address: Address, data: bytes) -> None:
         self.left.append((address, data))
 
     def ask(self, content: bytes = b"question") -> bytes:
@@ -252,6 +253,7 @@ async def test_a_hundred_requests_at_once_are_answered() -> None:
 async def test_timers_fire_in_order_and_a_cancelled_one_does_not() -> None:
     fired: list[int] = []
     async with open_datagram(Echo, host=HERE) as node:
+        await trio.testing.wait_all_tasks_blocked()
         for delay in (30, 10, 20):
             node.after(delay * MS, fired.append, delay)
         node.after(5 * MS, fired.append, 5).cancel()
@@ -280,13 +282,14 @@ async def test_a_call_that_outlives_its_node_is_told_so() -> None:
 
     async def wait() -> None:
         try:
-            await node.call(lambda done: None, 30)
+            await node.call(lambda done: None, inf)
         except UsageError as error:
             told.append(error)
 
-    async with trio.open_nursery() as nursery, open_datagram(Echo, host=HERE) as node:
-        nursery.start_soon(wait)
-        await trio.testing.wait_all_tasks_blocked()
+    with trio.fail_after(DEADLINE):
+        async with trio.open_nursery() as nursery, open_datagram(Echo, host=HERE) as node:
+            nursery.start_soon(wait)
+            await trio.testing.wait_all_tasks_blocked()
     assert "is closed" in str(told[0])
     with pytest.raises(UsageError, match="is closed"):
         await node.call(lambda done: None, 30)
@@ -312,8 +315,8 @@ async def test_the_port_is_free_again_after_the_block_and_no_socket_is_left() ->
 
 async def test_what_the_kernel_does_not_take_is_counted_and_no_error() -> None:
     async with open_datagram(Echo, host=HERE) as node:
-        node.post(("::1", 9), b"x")
-        node.post(("255.255.255.255", 9), b"x")
+        node.send(("::1", 9), b"x")
+        node.send(("255.255.255.255", 9), b"x")
         assert node.counts == {UNSENT: 2}
 
 

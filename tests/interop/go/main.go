@@ -1,4 +1,5 @@
 // A go-libp2p peer for the interop tests: TCP, Noise, Yamux, identify, ping and floodsub with StrictSign.
+// With --dht PREFIX it is a server of a Kademlia DHT as well.
 //
 // It listens on 127.0.0.1, prints one line when it is ready, then takes one JSON object a line and answers each with one.
 // The language is told in tests/interop/foreign.py. Commands are carried out one after the other. Logs go to stderr.
@@ -10,23 +11,33 @@
 //     nothing. Here the bounds are raised.
 //   - Sequence numbers count up from the clock in nanoseconds. A message carries no `key` where `from` holds it.
 //   - A publisher hears its own messages. Here they are left out.
+//
+// What to know of go-libp2p-kad-dht:
+//   - Its answer to FIND_NODE carries no key.
+//   - The key of PUT_VALUE must be that of its record, and its value no worse than what is there: otherwise the stream is reset.
+//   - A peer gets into the table after it has answered a FIND_NODE for its own id.
 package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"sync"
 	"time"
 
+	"github.com/ipfs/go-cid"
 	"github.com/libp2p/go-libp2p"
+	dht "github.com/libp2p/go-libp2p-kad-dht"
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
 	"github.com/libp2p/go-libp2p/core/event"
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
 	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
 	"github.com/libp2p/go-libp2p/p2p/protocol/ping"
 	"github.com/libp2p/go-libp2p/p2p/security/noise"
@@ -47,12 +58,15 @@ type command struct {
 	Topic string
 	Count int
 	Data  []string
+	Key   string
+	Value string
 }
 
 type node struct {
 	ctx    context.Context
 	host   host.Host
 	pubsub *pubsub.PubSub
+	dht    *dht.IpfsDHT // nil without --dht
 	topics map[string]*pubsub.Topic
 	heard  map[string]bool // topics with a reader
 
@@ -195,10 +209,120 @@ func (n *node) publish(c command) error {
 	return nil
 }
 
+// last takes every value; of several the last in the order of bytes is the best.
+type last struct{}
+
+func (last) Validate(key string, value []byte) error { return nil }
+
+func (last) Select(key string, values [][]byte) (int, error) {
+	best := 0
+	for at, value := range values {
+		if bytes.Compare(value, values[best]) > 0 {
+			best = at
+		}
+	}
+	return best, nil
+}
+
+func newDHT(h host.Host, prefix string) (*dht.IpfsDHT, error) {
+	return dht.New(h,
+		dht.Mode(dht.ModeServer),
+		dht.ProtocolPrefix(protocol.ID(prefix)),
+		dht.NamespacedValidator("weft", last{}),
+	)
+}
+
+func cidOf(text string) (cid.Cid, error) {
+	return cid.V1Builder{Codec: cid.Raw, MhType: 0x12}.Sum([]byte(text)) // 0x12 is SHA-256
+}
+
+func texts(info peer.AddrInfo) []string {
+	addrs := []string{}
+	for _, addr := range info.Addrs {
+		addrs = append(addrs, addr.String())
+	}
+	return addrs
+}
+
+func (n *node) dhtPeers(c command) error {
+	for ; n.dht.RoutingTable().Size() < c.Count; time.Sleep(poll) {
+		_, _ = n.dht.GetClosestPeers(n.ctx, string(n.host.ID())) // who answers gets into the table
+	}
+	n.say("dht_peers", nil)
+	return nil
+}
+
+func (n *node) dhtFindPeer(c command) error {
+	id, err := peer.Decode(c.Peer)
+	if err != nil {
+		return err
+	}
+	for ; ; time.Sleep(poll) {
+		found, err := n.dht.FindPeer(n.ctx, id)
+		if err == nil {
+			n.say("dht_peer", fields{"peer": found.ID.String(), "addrs": texts(found)})
+			return nil
+		}
+		fmt.Fprintln(os.Stderr, err)
+	}
+}
+
+func (n *node) dhtPut(c command) error {
+	err := n.dht.PutValue(n.ctx, c.Key, []byte(c.Value))
+	if err == nil {
+		n.say("dht_put", nil)
+	}
+	return err
+}
+
+func (n *node) dhtGet(c command) error {
+	value, err := n.dht.GetValue(n.ctx, c.Key)
+	if err == nil {
+		n.say("dht_value", fields{"value": string(value)})
+	}
+	return err
+}
+
+func (n *node) dhtProvide(c command) error {
+	key, err := cidOf(c.Key)
+	if err != nil {
+		return err
+	}
+	if err = n.dht.Provide(n.ctx, key, true); err == nil {
+		n.say("dht_provided", nil)
+	}
+	return err
+}
+
+func (n *node) dhtFindProviders(c command) error {
+	key, err := cidOf(c.Key)
+	if err != nil {
+		return err
+	}
+	found, err := n.dht.FindProviders(n.ctx, key)
+	if err != nil {
+		return err
+	}
+	peers, addrs := []string{}, [][]string{}
+	for _, info := range found {
+		peers, addrs = append(peers, info.ID.String()), append(addrs, texts(info))
+	}
+	n.say("dht_providers", fields{"peers": peers, "addrs": addrs})
+	return nil
+}
+
 func (n *node) run() error {
 	commands := map[string]func(command) error{
 		"dial": n.dial, "ping": n.ping, "identify": n.identify,
 		"subscribe": n.subscribe, "peers": n.peers, "publish": n.publish,
+	}
+	if n.dht != nil {
+		for name, do := range map[string]func(command) error{
+			"dht_peers": n.dhtPeers, "dht_find_peer": n.dhtFindPeer, "dht_put": n.dhtPut, "dht_get": n.dhtGet,
+			"dht_provide": n.dhtProvide, "dht_find_providers": n.dhtFindProviders,
+		} {
+			commands[name] = do
+		}
 	}
 	for stdin := bufio.NewReader(os.Stdin); ; {
 		line, err := stdin.ReadBytes('\n')
@@ -222,7 +346,7 @@ func (n *node) run() error {
 	}
 }
 
-func start() error {
+func start(prefix string) error {
 	h, err := libp2p.New(
 		libp2p.ListenAddrStrings("/ip4/127.0.0.1/tcp/0"),
 		libp2p.Transport(tcp.NewTCPTransport),
@@ -248,8 +372,15 @@ func start() error {
 	if err != nil {
 		return err
 	}
+	var table *dht.IpfsDHT
+	if prefix != "" {
+		if table, err = newDHT(h, prefix); err != nil {
+			return err
+		}
+		defer table.Close()
+	}
 	n := &node{
-		ctx: ctx, host: h, pubsub: flood,
+		ctx: ctx, host: h, pubsub: flood, dht: table,
 		topics:     map[string]*pubsub.Topic{},
 		heard:      map[string]bool{},
 		identified: map[peer.ID]event.EvtPeerIdentificationCompleted{},
@@ -265,7 +396,9 @@ func start() error {
 }
 
 func main() {
-	if err := start(); err != nil {
+	prefix := flag.String("dht", "", "be a server of the Kademlia DHT whose protocol is this and /kad/1.0.0")
+	flag.Parse()
+	if err := start(*prefix); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -1,4 +1,5 @@
 // A js-libp2p peer for the interop tests: TCP, Noise, Yamux, identify, ping and floodsub with StrictSign.
+// With --dht PREFIX it is a server of a Kademlia DHT as well.
 //
 // It listens on 127.0.0.1, prints one line when it is ready, then takes one JSON object a line and answers each with one.
 // The language is told in tests/interop/foreign.py. Commands are carried out one after the other. Logs go to stderr (DEBUG=...).
@@ -14,20 +15,34 @@
 //   not yet open: `peers` waits for both.
 // - It takes one inbound floodsub stream of a connection and resets a second one.
 // - Up to 10 arriving messages are checked at a time: they may reach the application in another order.
+//
+// What to know of js-libp2p's kad-dht:
+// - Its answer to FIND_NODE carries no key.
+// - A key with providers must be a multihash of SHA-256, for it is read as a CID: of any other the stream is reset.
+// - What comes with PUT_VALUE is stored without a look at what is there: the selector chooses among what a get has found.
+// - A new contact that does not answer one ping stays out of the table until a query names it again; and the ping fails when
+//   both have dialled at once and the other closes one of the two connections, as weft does.
+// - Queries wait for a first contact in the table and for the first lookup of its own id, which begins a second after the start.
 
 import { createInterface } from 'node:readline'
+import { parseArgs } from 'node:util'
 import { noise } from '@chainsafe/libp2p-noise'
 import { yamux } from '@chainsafe/libp2p-yamux'
 import { floodsub } from '@libp2p/floodsub'
 import { identify } from '@libp2p/identify'
+import { kadDHT, passthroughMapper } from '@libp2p/kad-dht'
 import { peerIdFromString } from '@libp2p/peer-id'
 import { ping } from '@libp2p/ping'
 import { tcp } from '@libp2p/tcp'
 import { multiaddr } from '@multiformats/multiaddr'
 import { createLibp2p } from 'libp2p'
+import { CID } from 'multiformats/cid'
+import * as raw from 'multiformats/codecs/raw'
+import { sha256 } from 'multiformats/hashes/sha2'
 
 const encoder = new TextEncoder()
 const decoder = new TextDecoder()
+const { values: options } = parseArgs({ options: { dht: { type: 'string' } } })
 const identified = new Map() // peer in base58 -> what identify told
 
 const node = await createLibp2p({
@@ -40,24 +55,54 @@ const node = await createLibp2p({
   services: {
     identify: identify(),
     ping: ping(),
-    pubsub: floodsub({ globalSignaturePolicy: 'StrictSign' })
+    pubsub: floodsub({ globalSignaturePolicy: 'StrictSign' }),
+    ...(options.dht == null
+      ? {}
+      : {
+          dht: kadDHT({
+            protocol: `${options.dht}/kad/1.0.0`,
+            clientMode: false,
+            peerInfoMapper: passthroughMapper, // by default private addresses are left out
+            validators: { weft: () => {} },
+            selectors: { weft: (key, values) => values.indexOf(values.toSorted(Buffer.compare).at(-1)) }
+          })
+        })
   }
 })
-const pubsub = node.services.pubsub
+const { dht, pubsub } = node.services
 
 function say (event, fields = {}) {
   process.stdout.write(JSON.stringify({ event, ...fields }) + '\n')
 }
 
+async function pause () {
+  await new Promise(resolve => setTimeout(resolve, 20))
+}
+
 async function until (happened) {
   for (let result = happened(); ; result = happened()) {
     if (result) return result
-    await new Promise(resolve => setTimeout(resolve, 20))
+    await pause()
   }
 }
 
 function reachable (topic) {
   return pubsub.getSubscribers(topic).filter(peer => pubsub.peers.get(peer)?.outboundPb != null)
+}
+
+async function cid (text) {
+  return CID.createV1(raw.code, await sha256.digest(encoder.encode(text)))
+}
+
+function texts (addrs) {
+  return addrs.map(addr => addr.toString())
+}
+
+async function first (events, name) {
+  for await (const event of events) {
+    if (event.name === name) return event
+  }
+  throw new Error(`the query ended without ${name}`)
 }
 
 const commands = {
@@ -93,6 +138,51 @@ const commands = {
     say('published', { count: data.length })
   }
 }
+
+const dhtCommands = {
+  async dht_peers ({ count }) {
+    while (dht.routingTable.size < count) {
+      for await (const _ of dht.getClosestPeers(node.peerId.toMultihash().bytes)) {} // who answers gets into the table
+      await pause()
+    }
+    say('dht_peers')
+  },
+  async dht_find_peer ({ peer }) {
+    for (;;) {
+      try {
+        const { peer: found } = await first(dht.findPeer(peerIdFromString(peer), { useCache: false }), 'FINAL_PEER')
+        return say('dht_peer', { peer: found.id.toString(), addrs: texts(found.multiaddrs) })
+      } catch (error) {
+        console.error(error)
+        await pause()
+      }
+    }
+  },
+  async dht_put ({ key, value }) {
+    for await (const event of dht.put(encoder.encode(key), encoder.encode(value))) {
+      if (event.name === 'QUERY_ERROR') throw event.error
+    }
+    say('dht_put')
+  },
+  async dht_get ({ key }) {
+    const { value } = await first(dht.get(encoder.encode(key)), 'VALUE')
+    say('dht_value', { value: decoder.decode(value) })
+  },
+  async dht_provide ({ key }) {
+    for await (const event of dht.provide(await cid(key))) {
+      if (event.name === 'QUERY_ERROR') throw event.error
+    }
+    say('dht_provided')
+  },
+  async dht_find_providers ({ key }) {
+    const found = []
+    for await (const event of dht.findProviders(await cid(key))) {
+      if (event.name === 'PROVIDER') found.push(...event.providers)
+    }
+    say('dht_providers', { peers: found.map(({ id }) => id.toString()), addrs: found.map(({ multiaddrs }) => texts(multiaddrs)) })
+  }
+}
+if (dht != null) Object.assign(commands, dhtCommands)
 
 node.addEventListener('peer:identify', ({ detail }) => identified.set(detail.peerId.toString(), detail))
 pubsub.addEventListener('message', ({ detail }) => {

@@ -1,0 +1,102 @@
+"""Kademlia and KadPubSub in the simulator: exact lookups, churn, crashes, liars; messages to subscribers alone.
+
+`weft bench lookups --nodes 10000` measures the same of lookups at full size; here n is 1,000 and less.
+"""
+
+from __future__ import annotations
+
+from math import log2
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+
+from bench.lookups import MINUTE, PATHS, Field, summary
+from bench.run import run
+from bench.scenario import Scenario, TraceSettings, Workload, command
+from overlays.kademlia.dht import KademliaConfig
+from peer.faults import MassCrash
+from peer.machine import SECOND
+from tests.conftest import note_replay
+
+pytestmark = pytest.mark.slow
+
+NODES = 1_000
+FEW = 300
+
+
+def test_lookups_are_exact_when_calm_nearly_so_under_churn_and_exact_again_a_minute_after_it() -> None:
+    field = Field(NODES, seed=1)
+    calm = summary(field.lookups(300))
+    assert calm["exact"] == 1
+    assert calm["hops"] <= log2(NODES) / 2 + 2
+    field.replace(2.5, 0.1)
+    field.sim.run(field.sim.now + MINUTE)
+    churned = summary(field.lookups(300, every=200 * 1_000))
+    assert churned["recall"] > 0.99
+    assert churned["nearest"] > 0.99
+    field.sim.run(field.sim.now + MINUTE + 30 * SECOND)
+    assert summary(field.lookups(300))["exact"] == 1
+
+
+def test_a_value_survives_the_crash_of_half_the_nodes() -> None:
+    field = Field(FEW, seed=2)
+    keys = [field.rng.randbytes(32) for _ in range(50)]
+    assert min(field.put(keys)) == field.config.k
+    field.crash(0.5)
+    assert field.get(keys) == 1
+
+
+def test_a_value_survives_an_hour_of_churn_though_its_author_is_gone() -> None:
+    """5 % of the nodes a minute are replaced: after an hour nobody is left who had it first."""
+    field = Field(100, seed=3, config=KademliaConfig(near_every=30 * SECOND))
+    before = list(field.sim.live)
+    keys = [field.rng.randbytes(32) for _ in range(5)]
+    field.put(keys)
+    field.replace(60, 0.05)
+    field.sim.run(field.sim.now + 60 * MINUTE)
+    assert sum(number in field.sim.live for number in before) < len(before) / 5
+    assert field.get(keys) == 1
+
+
+def test_a_fifth_of_liars_misleads_hardly_a_lookup_on_disjoint_paths() -> None:
+    field = Field(NODES // 2, seed=4, lying=5)
+    found = field.lookups(200, paths=PATHS)
+    assert fmean(each.honest for each in found) > 0.95
+    keys = [field.rng.randbytes(32) for _ in range(50)]
+    field.put(keys)
+    assert field.get(keys, paths=PATHS) > 0.95
+
+
+def scene(crashed: float = 0.0) -> Scenario:
+    """30 topics, each node interested in three by Zipf's law."""
+    return Scenario(
+        stack="kademlia/kadpubsub",
+        nodes=FEW,
+        seed=5,
+        warmup=40.0,
+        window=20.0,
+        workload=Workload(topics=30, popularity="zipf", interests=3, messages=100, rate=10.0),
+        faults=(MassCrash(at=39.0, share=crashed),) if crashed else (),
+        trace=TraceSettings(kinds=("publish", "receive", "joined", "deliver")),
+    )
+
+
+def test_kadpubsub_reaches_all_subscribers_and_nobody_else(tmp_path: Path) -> None:
+    scenario = scene()
+    note_replay(command(scenario))
+    figures = run(scenario, trace=tmp_path / "trace")["figures"]
+    assert figures["reliability"] == 1
+    assert figures["false_positives"] == 0
+    assert figures["payload_per_delivery"] == pytest.approx(1, abs=0.01)
+    rows: list[dict[str, Any]] = pyarrow.parquet.read_table(sorted((tmp_path / "trace").glob("rows-*.parquet"))).to_pylist()
+    joined = {(row["node"], row["topic"]) for row in rows if row["kind"] == "joined"}
+    assert all((row["node"], row["topic"]) in joined for row in rows if row["kind"] == "receive")
+
+
+def test_kadpubsub_reaches_the_survivors_of_a_crash_of_a_fifth() -> None:
+    scenario = scene(0.2)
+    note_replay(command(scenario))
+    assert run(scenario)["figures"]["reliability"] > 0.999
