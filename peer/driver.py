@@ -48,7 +48,7 @@ PARKED = LIMIT
 REQUESTS = 1_024
 HALF_FRAMES = 4 << 20  # bytes a link; one frame may have a quarter of it
 ANSWERS = 4 << 20  # bytes a stream that the peer has not taken
-ALONE_S = 10.0  # until a message that goes alone was taken
+ALONE_S = 30.0  # until a message that goes alone was taken, its dial included
 FIRED = 256  # timers in a row before other tasks have their turn
 
 Upcall: TypeAlias = Callable[..., None]
@@ -235,18 +235,22 @@ class Driver:
             self._nursery.start_soon(self._send_alone, env, peer, parcel)
 
     async def _send_alone(self, env: DriverEnv, peer: bytes, parcel: Parcel) -> None:
-        """The stream ends by the peer, which has taken it then, or by patience."""
+        """What went wrong after it was sent is nobody's loss; the stream ends by the peer, or by patience."""
+        sent, failure = False, "timeout"
         try:
             with trio.move_on_after(ALONE_S):
                 async with await self._stream_for(env, peer) as stream:
                     await stream.send_all(parcel.wire or b"".join(map(frame, env.codec.pack((parcel.msg,)))))
                     stream.finish()
+                    sent = True
                     while await stream.receive_some():
                         pass
         except (WeftError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            self._never_left(env, peer, parcel, str(error))
+            failure = str(error)
         finally:
             self._requests -= 1
+        if not sent:
+            self._never_left(env, peer, parcel, failure)
 
     def _post_elsewhere(self, env: DriverEnv, peer: bytes, parcel: Parcel) -> None:
         """There is no way to the peer yet: a link without it, or none at all, and then one is dialled."""
