@@ -351,5 +351,5 @@ async def test_a_peer_that_never_ends_its_side_holds_it_up_for_a_bounded_time(
     host.unhandle("/test/post")
     host.push("/test/post", lambda stream: stream.pushed(taken.append, lambda reason: None))
     post(world, a).env.send(b, Letter(b"hello"))
-    await world.run(AMPLE)
+    await world.run(round(ALONE_S * SECOND) + AMPLE)
     assert len(taken) == 1 and world.drivers[a].requests == 0 and post(world, a).lost == []
