@@ -6,6 +6,7 @@ P. Maymounkov, D. Mazières, IPTPS 2002, on the wire of libp2p's kad-dht. What t
 - The nodes nearest to a place must know each other without a gap, for a lookup ends with what they know. So now and then each
   asks a few of its own nearest for its own place, and whoever is new to it there; and it checks a near one whose link fell.
 - Who holds a value stores it with the nearest again when nobody did for `republish_every`; the first to do so spares the rest.
+  With it goes how much of its life is left (`ttl`, as rust-libp2p has it), or it would never end.
 - A value is taken from many and chosen by its validator; who told an older one is told the better.
 
 Below it asks for: `Env.request`, and links that are told. Above it promises: lookups, values, providers and a sample; those in
@@ -35,6 +36,7 @@ QUERIES = 32
 CHECKS = 16
 HOUR = 3_600 * SECOND
 TOLD = 64  # providers in an answer
+LONGEST = 2**32 - 1  # seconds, in a record
 LATELY = 60 * SECOND  # who was heard from since needs no check; a guess
 
 Infos = Sequence[PeerInfo]
@@ -188,53 +190,55 @@ class Kademlia(Machine):
         self.records.check(value)
         if not validator_of(self.validators, key).valid(key, value):
             raise UsageError(f"the validator of {key[:40]!r} refuses this value")
-        self.mine[key] = (value, self.env.now() + ttl)
-        self._store(key, value, done)
+        until = self.env.now() + ttl
+        self.mine[key] = (value, until)
+        self._store(key, value, until, done)
 
-    def _store(self, key: bytes, value: bytes, done: Callable[[int], None]) -> None:
-        self._run(Query(self, key, FindNode(key), lambda query: self._place(key, value, query.lookup.nearest, done)))
+    def _store(self, key: bytes, value: bytes, until: int, done: Callable[[int], None]) -> None:
+        self._run(Query(self, key, FindNode(key), lambda query: self._place(key, value, until, query.lookup.nearest, done)))
 
-    def _place(self, key: bytes, value: bytes, nearest: Sequence[Peer], done: Callable[[int], None]) -> None:
-        place = place_of_key(key)
+    def _place(self, key: bytes, value: bytes, until: int, nearest: Sequence[Peer], done: Callable[[int], None]) -> None:
+        place, record = place_of_key(key), self._record(key, value, until)
         if self.serves and (len(nearest) < self.config.k or self.table.mine ^ place < self._distance(nearest[-1], place)):
-            self._keep(key, value)
+            self._keep(record)
         told = Told(len(nearest), done)
         for peer in nearest:
-            self.ask(peer, PutValue(key, Record(key, value)), told.yes, told.no)
+            self.ask(peer, PutValue(key, record), told.yes, told.no)
         if not nearest:
             done(0)
 
     def get(self, key: bytes, done: Callable[[bytes | None], None], paths: int | None = None) -> None:
         """The best of all valid values found, or None."""
         self._check_key(key)
-        found: dict[Peer, bytes] = {}
-        own = self.records.get(key, self.env.now())
+        found: dict[Peer, Record] = {}
+        own = self.records.stored(key, self.env.now())
         if own is not None:
-            found[self.env.me] = own
+            found[self.env.me] = self._record(key, own.value, own.expires)
         query = Query(self, key, GetValue(key), lambda query: self._found(query, found, done), paths=paths)
         query.take = partial(self._take_value, found)
         self._run(query)
 
-    def _take_value(self, found: dict[Peer, bytes], query: Query, peer: Peer, msg: Message) -> None:
+    def _take_value(self, found: dict[Peer, Record], query: Query, peer: Peer, msg: Message) -> None:
         assert isinstance(msg, GetValue)
         record = msg.record
         if record is not None and record.key == query.key and self._acceptable(query.key, record.value):
-            found[peer] = record.value
-            if sum(value == record.value for value in found.values()) >= self.config.quorum:
+            found[peer] = record
+            if sum(other.value == record.value for other in found.values()) >= self.config.quorum:
                 query.lookup.stopped = True
 
-    def _found(self, query: Query, found: dict[Peer, bytes], done: Callable[[bytes | None], None]) -> None:
+    def _found(self, query: Query, found: dict[Peer, Record], done: Callable[[bytes | None], None]) -> None:
         key = query.key
         if not found:
             done(None)
             return
-        best = validator_of(self.validators, key).best(key, list(found.values()))
-        wrong = [peer for peer, value in found.items() if value != best and peer != self.env.me]
+        best = validator_of(self.validators, key).best(key, [record.value for record in found.values()])
+        record = max((record for record in found.values() if record.value == best), key=lambda record: record.ttl)
+        wrong = [peer for peer, other in found.items() if other.value != best and peer != self.env.me]
         lacking = [peer for peer in query.lookup.nearest if peer not in found][:1]  # the paper's caching
-        if found.get(self.env.me, best) != best:
-            self._keep(key, best)
+        if found.get(self.env.me, record).value != best:
+            self._keep(record)
         for peer in (*wrong, *lacking):
-            self.ask(peer, PutValue(key, Record(key, best)), _nothing, _nothing)
+            self.ask(peer, PutValue(key, record), _nothing, _nothing)
         done(best)
 
     def provide(self, key: bytes, done: Callable[[int], None] | None = None) -> None:
@@ -296,8 +300,8 @@ class Kademlia(Machine):
     @answers(GetValue)
     def get_value(self, sender: Peer, msg: GetValue, reply: Reply) -> None:
         self._heard_from(sender)
-        value = self.records.get(msg.key, self.env.now())
-        record = Record(msg.key, value) if value is not None else None
+        held = self.records.stored(msg.key, self.env.now())
+        record = self._record(msg.key, held.value, held.expires) if held is not None else None
         reply(GetValue(msg.key, record, self._closer(msg.key, sender)))
 
     @answers(PutValue)
@@ -307,9 +311,9 @@ class Kademlia(Machine):
         key, value = msg.key, msg.record.value
         if not key or msg.record.key != key or not self._acceptable(key, value):
             raise PeerError(f"a value that does not fit its key {key[:40]!r}")
-        held = self.records.get(key, self.env.now())
-        if held is None or validator_of(self.validators, key).best(key, [value, held]) == value:
-            self._keep(key, value)
+        held = self.records.stored(key, self.env.now())
+        if held is None or validator_of(self.validators, key).best(key, [value, held.value]) == value:
+            self._keep(msg.record)
         reply(msg)
 
     @answers(GetProviders)
@@ -338,9 +342,13 @@ class Kademlia(Machine):
     def _acceptable(self, key: bytes, value: bytes) -> bool:
         return len(value) <= self.records.limits.value and validator_of(self.validators, key).valid(key, value)
 
-    def _keep(self, key: bytes, value: bytes) -> None:
-        now = self.env.now()
-        self.records.put(key, value, now, now + self.config.value_ttl)
+    def _record(self, key: bytes, value: bytes, until: int) -> Record:
+        return Record(key, value, ttl=min(LONGEST, max(1, (until - self.env.now()) // SECOND)))
+
+    def _keep(self, record: Record) -> None:
+        """For as long as its author wants at most: who stores it again later tells how much of that is left."""
+        now, life = self.env.now(), self.config.value_ttl
+        self.records.put(record.key, record.value, now, now + (min(life, record.ttl * SECOND) if record.ttl else life))
 
     # The table.
 
@@ -437,9 +445,9 @@ class Kademlia(Machine):
         self.records.sweep(now)
         self.mine = {key: (value, until) for key, (value, until) in self.mine.items() if until > now}
         since = now - self.config.republish_every
-        held = {key: stored.value for key, stored in self.records.values.items() if stored.refreshed <= since}
-        for key, value in (held | {key: value for key, (value, _) in self.mine.items()}).items():
-            self._store(key, value, _nothing)
+        held = {key: (stored.value, stored.expires) for key, stored in self.records.values.items() if stored.refreshed <= since}
+        for key, (value, until) in (held | self.mine).items():
+            self._store(key, value, until, _nothing)
         for key in self.provided:
             self.provide(key)
 

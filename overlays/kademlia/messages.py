@@ -15,11 +15,15 @@ PROTOCOL = "/ipfs/kad/1.0.0"
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A stored value; `received` is when its holder got it, RFC 3339, and only told."""
+    """A stored value; `received` is when its holder got it, RFC 3339, and only told.
+
+    `ttl`: seconds that are left of its life. 0, as most other libraries have it, leaves that to who takes it.
+    """
 
     key: bytes
     value: bytes
     received: str = ""
+    ttl: int = 0
 
 
 class PutValue(Message, frozen=True, tag=1):

@@ -118,8 +118,12 @@ class Records:
         return gone
 
     def get(self, key: bytes, now: int) -> bytes | None:
+        stored = self.stored(key, now)
+        return stored.value if stored is not None else None
+
+    def stored(self, key: bytes, now: int) -> Stored | None:
         stored = self.values.get(key)
-        return stored.value if stored is not None and stored.expires > now else None
+        return stored if stored is not None and stored.expires > now else None
 
     def provide(self, key: bytes, info: PeerInfo, now: int, expires: int) -> bool:
         """A key beyond the limit, or a provider beyond its own, is not taken: those there have the older right."""

@@ -109,11 +109,11 @@ def _written(msg: Message) -> kad_pb2.Message:
 
 
 def _wire_record(record: Record) -> kad_pb2.Record:
-    return kad_pb2.Record(key=record.key, value=record.value, timeReceived=record.received)
+    return kad_pb2.Record(key=record.key, value=record.value, timeReceived=record.received, ttl=record.ttl)
 
 
 def _record(record: kad_pb2.Record) -> Record:
-    return Record(record.key, record.value, record.timeReceived)
+    return Record(record.key, record.value, record.timeReceived, record.ttl)
 
 
 def _wire_peer(info: PeerInfo) -> kad_pb2.Message.Peer:

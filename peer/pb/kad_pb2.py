@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x11peer/pb/kad.proto\x12\x08weft.kad\":\n\x06Record\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x0c\x12\x14\n\x0ctimeReceived\x18\x05 \x01(\t\"\xf7\x03\n\x07Message\x12+\n\x04type\x18\x01 \x01(\x0e\x32\x1d.weft.kad.Message.MessageType\x12\x0b\n\x03key\x18\x02 \x01(\x0c\x12 \n\x06record\x18\x03 \x01(\x0b\x32\x10.weft.kad.Record\x12+\n\x0b\x63loserPeers\x18\x08 \x03(\x0b\x32\x16.weft.kad.Message.Peer\x12-\n\rproviderPeers\x18\t \x03(\x0b\x32\x16.weft.kad.Message.Peer\x12\x17\n\x0f\x63lusterLevelRaw\x18\n \x01(\x05\x1aW\n\x04Peer\x12\n\n\x02id\x18\x01 \x01(\x0c\x12\r\n\x05\x61\x64\x64rs\x18\x02 \x03(\x0c\x12\x34\n\nconnection\x18\x03 \x01(\x0e\x32 .weft.kad.Message.ConnectionType\"i\n\x0bMessageType\x12\r\n\tPUT_VALUE\x10\x00\x12\r\n\tGET_VALUE\x10\x01\x12\x10\n\x0c\x41\x44\x44_PROVIDER\x10\x02\x12\x11\n\rGET_PROVIDERS\x10\x03\x12\r\n\tFIND_NODE\x10\x04\x12\x08\n\x04PING\x10\x05\"W\n\x0e\x43onnectionType\x12\x11\n\rNOT_CONNECTED\x10\x00\x12\r\n\tCONNECTED\x10\x01\x12\x0f\n\x0b\x43\x41N_CONNECT\x10\x02\x12\x12\n\x0e\x43\x41NNOT_CONNECT\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x11peer/pb/kad.proto\x12\x08weft.kad\"H\n\x06Record\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x0c\x12\x14\n\x0ctimeReceived\x18\x05 \x01(\t\x12\x0c\n\x03ttl\x18\x89\x06 \x01(\r\"\xf7\x03\n\x07Message\x12+\n\x04type\x18\x01 \x01(\x0e\x32\x1d.weft.kad.Message.MessageType\x12\x0b\n\x03key\x18\x02 \x01(\x0c\x12 \n\x06record\x18\x03 \x01(\x0b\x32\x10.weft.kad.Record\x12+\n\x0b\x63loserPeers\x18\x08 \x03(\x0b\x32\x16.weft.kad.Message.Peer\x12-\n\rproviderPeers\x18\t \x03(\x0b\x32\x16.weft.kad.Message.Peer\x12\x17\n\x0f\x63lusterLevelRaw\x18\n \x01(\x05\x1aW\n\x04Peer\x12\n\n\x02id\x18\x01 \x01(\x0c\x12\r\n\x05\x61\x64\x64rs\x18\x02 \x03(\x0c\x12\x34\n\nconnection\x18\x03 \x01(\x0e\x32 .weft.kad.Message.ConnectionType\"i\n\x0bMessageType\x12\r\n\tPUT_VALUE\x10\x00\x12\r\n\tGET_VALUE\x10\x01\x12\x10\n\x0c\x41\x44\x44_PROVIDER\x10\x02\x12\x11\n\rGET_PROVIDERS\x10\x03\x12\r\n\tFIND_NODE\x10\x04\x12\x08\n\x04PING\x10\x05\"W\n\x0e\x43onnectionType\x12\x11\n\rNOT_CONNECTED\x10\x00\x12\r\n\tCONNECTED\x10\x01\x12\x0f\n\x0b\x43\x41N_CONNECT\x10\x02\x12\x12\n\x0e\x43\x41NNOT_CONNECT\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,13 +32,13 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'peer.pb.kad_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_RECORD']._serialized_start=31
-  _globals['_RECORD']._serialized_end=89
-  _globals['_MESSAGE']._serialized_start=92
-  _globals['_MESSAGE']._serialized_end=595
-  _globals['_MESSAGE_PEER']._serialized_start=312
-  _globals['_MESSAGE_PEER']._serialized_end=399
-  _globals['_MESSAGE_MESSAGETYPE']._serialized_start=401
-  _globals['_MESSAGE_MESSAGETYPE']._serialized_end=506
-  _globals['_MESSAGE_CONNECTIONTYPE']._serialized_start=508
-  _globals['_MESSAGE_CONNECTIONTYPE']._serialized_end=595
+  _globals['_RECORD']._serialized_end=103
+  _globals['_MESSAGE']._serialized_start=106
+  _globals['_MESSAGE']._serialized_end=609
+  _globals['_MESSAGE_PEER']._serialized_start=326
+  _globals['_MESSAGE_PEER']._serialized_end=413
+  _globals['_MESSAGE_MESSAGETYPE']._serialized_start=415
+  _globals['_MESSAGE_MESSAGETYPE']._serialized_end=520
+  _globals['_MESSAGE_CONNECTIONTYPE']._serialized_start=522
+  _globals['_MESSAGE_CONNECTIONTYPE']._serialized_end=609
 # @@protoc_insertion_point(module_scope)

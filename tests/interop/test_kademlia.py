@@ -17,6 +17,7 @@ import pytest
 import trio
 
 from overlays.kademlia.dht import Kademlia, KademliaConfig
+from overlays.kademlia.messages import Record
 from overlays.kademlia.space import topic_key
 from peer.driver import run_stack
 from peer.errors import alone
@@ -190,7 +191,7 @@ async def test_values_put_by_one_side_are_got_by_the_other(language: str) -> Non
         for other in made.others:
             assert (await other.ask("dht_get", key="/weft/ours"))["value"] == "by weft"
 
-        second.dht._keep(b"/weft/ours alone", b"kept by weft")
+        second.dht._keep(Record(b"/weft/ours alone", b"kept by weft"))
         assert (await two.ask("dht_get", key="/weft/ours alone"))["value"] == "kept by weft"
 
         await one.ask("dht_put", key="/weft/theirs", value=f"by {language}")
@@ -211,7 +212,7 @@ async def test_who_finds_an_old_value_tells_its_holder_the_new_one(language: str
 
         await one.ask("dht_put", key="/weft/x", value="1")
         for node in made.wefts:
-            node.dht._keep(b"/weft/x", b"2")
+            node.dht._keep(Record(b"/weft/x", b"2"))
         assert await third.ask(third.dht.get, b"/weft/x") == b"2"
         for node in made.wefts:
             node.forget()
@@ -225,7 +226,7 @@ async def test_who_finds_an_old_value_tells_its_holder_the_new_one(language: str
                 await trio.sleep(0.01)
 
         for node in (first, second):
-            node.dht._keep(b"/weft/x", b"1")
+            node.dht._keep(Record(b"/weft/x", b"1"))
         assert (await two.ask("dht_get", key="/weft/x"))["value"] == "2"
         await made.until(lambda: all(node.value(b"/weft/x") == b"2" for node in (first, second)), "the new value")
 

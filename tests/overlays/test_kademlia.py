@@ -22,6 +22,7 @@ from peer.fake import FakeEnv, FakeRequest, FakeWire
 from peer.machine import SECOND, Build, Link, Message, Peer, PeerInfo
 
 AGES = 10**9 * SECOND
+DAY = 86_400 * SECOND
 STILL = KademliaConfig(
     k=4, alpha=3, spares=2, few=0, near_every=AGES, refresh_every=AGES, republish_every=AGES, value_ttl=2 * AGES,
     provider_ttl=2 * AGES,
@@ -601,7 +602,7 @@ def test_a_value_is_stored_with_the_k_nearest_and_done_hears_how_many_took_it() 
             else:
                 bench.answer(request)
     assert sorted(whom(stores)) == sorted(nearest)
-    assert {request.msg for request in stores} == {PutValue(KEY, Record(KEY, b"value"))}
+    assert {request.msg for request in stores} == {PutValue(KEY, Record(KEY, b"value", ttl=1))}
     stores[0].fail("timeout")
     for request in stores[1:]:
         request.reply(request.msg)
@@ -670,7 +671,7 @@ def test_a_value_taken_is_echoed_and_told_to_who_asks() -> None:
     bench = Bench()
     put = PutValue(KEY, Record(KEY, b"1"))
     assert bench.ask(5, put) == put
-    assert bench.ask(6, GetValue(KEY)).record == Record(KEY, b"1")
+    assert bench.ask(6, GetValue(KEY)).record == Record(KEY, b"1", ttl=STILL.value_ttl // SECOND)
     assert bench.ask(6, GetValue(b"/new/other")).record is None
 
 
@@ -786,10 +787,32 @@ def test_the_first_to_store_a_value_again_spares_the_others() -> None:
         bench.ask(1, PutValue(KEY, Record(KEY, b"1")))
 
 
+def test_a_value_is_kept_for_as_long_as_its_author_wants_and_no_longer_than_this_node_does() -> None:
+    bench = Bench(config=replace(STILL, value_ttl=100 * SECOND))
+    for key, ttl in ((b"short", 40), (b"long", 1_000), (b"unsaid", 0)):
+        bench.ask(5, PutValue(key, Record(key, b"1", ttl=ttl)))
+    bench.env.advance(39 * SECOND)
+    told = {key: bench.ask(6, GetValue(key)).record.ttl for key in (b"short", b"long", b"unsaid")}
+    assert told == {b"short": 1, b"long": 61, b"unsaid": 61}
+    bench.env.advance(2 * SECOND)
+    assert bench.ask(6, GetValue(b"short")).record is None
+    assert bench.ask(6, GetValue(b"long")).record is not None
+
+
+def test_a_value_ends_with_its_time_though_all_its_holders_store_it_again() -> None:
+    wire = FakeWire()
+    network(wire, 6, replace(STILL, k=20, republish_every=600 * SECOND))
+    machine(wire, 3).put(KEY, b"1", 3_600 * SECOND, lambda taken: None)
+    wire.run(3_000 * SECOND)
+    assert holders(wire, KEY) == list(range(6))
+    wire.run(1_300 * SECOND)
+    assert holders(wire, KEY) == []
+
+
 def test_of_ten_holders_one_stores_a_value_again_in_each_time() -> None:
     wire = FakeWire()
     network(wire, 10, replace(STILL, k=20, republish_every=600 * SECOND))
-    machine(wire, 3).put(KEY, b"1", SECOND, lambda taken: None)
+    machine(wire, 3).put(KEY, b"1", DAY, lambda taken: None)
     wire.run(SECOND)
     assert holders(wire, KEY) == list(range(10))
     for node in wire.nodes:
@@ -951,7 +974,8 @@ def test_a_config_that_makes_no_sense_is_refused_and_says_which_field(field: str
 SOMEBODY = st.integers(0, 30)
 NAMED = st.lists(SOMEBODY.map(PeerInfo), max_size=12).map(tuple)
 SOME_KEYS = st.sampled_from([KEY, b"/new/other", b"key", b"", name_of(0), topic_key("news")])
-RECORDS = st.builds(Record, SOME_KEYS, st.sampled_from([b"", b"1", b"2", b"x", bytes(100)]))
+VALUES = st.sampled_from([b"", b"1", b"2", b"x", bytes(100)])
+RECORDS = st.builds(Record, SOME_KEYS, VALUES, st.just(""), st.integers(0, 2**32 - 1))
 WORDS: st.SearchStrategy[Message] = st.one_of(
     st.builds(FindNode, SOME_KEYS, NAMED),
     st.builds(GetValue, SOME_KEYS, st.none() | RECORDS, NAMED),
@@ -1112,7 +1136,7 @@ def test_on_a_wire_of_forty_every_lookup_is_exact(forty: FakeWire) -> None:
 
 def test_on_a_wire_of_forty_a_value_is_at_the_nearest_and_all_find_it(forty: FakeWire) -> None:
     taken: list[int] = []
-    machine(forty, 7).put(KEY, b"1", SECOND, taken.append)
+    machine(forty, 7).put(KEY, b"1", DAY, taken.append)
     forty.run(SECOND)
     assert taken == [STILL.k]
     near = set(nearest_of(range(40), KEY, STILL.k))
@@ -1143,7 +1167,7 @@ def test_a_client_joins_and_asks_and_no_server_knows_it() -> None:
     asker = machine(wire, client)
     assert asker.has_joined and sorted(asker.table) == list(range(6))
     found: list[bytes | None] = []
-    asker.put(KEY, b"1", SECOND, lambda taken: asker.get(KEY, found.append))
+    asker.put(KEY, b"1", DAY, lambda taken: asker.get(KEY, found.append))
     wire.run(SECOND)
     assert found == [b"1"] and holders(wire, KEY) == list(range(6))
     assert not any(client in machine(wire, number).table for number in range(6))
