@@ -9,6 +9,7 @@ component reach the same nodes, so a run has one value for what is reached, and 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import sqrt
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from msgspec.structs import replace
 
 from bench.papers.figure import Figure, Lab, Measures, Row, measured
 from bench.papers.flood_percolation import CRASHED, DEVIATIONS, INSIDE, UNNOTICED, giant, reached, reached_row
-from bench.papers.hyparview_setting import NODES, warmed
+from bench.papers.hyparview_setting import NODES, by_crash, warmed
 from bench.scenario import Network, Scenario, Workload
 from peer.faults import MassCrash
 from peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
@@ -33,11 +34,8 @@ MICROSECOND = 1e-6
 
 def rows(lab: Lab) -> list[Row]:
     nodes = QUICK_NODES if lab.quick else NODES
-    asked = [(crashed, seed) for crashed in CRASHED for seed in lab.seeds]
-    found = lab.measure([scenario(nodes, crashed, seed) for crashed, seed in asked])
-    shares: dict[float, list[list[float]]] = {crashed: [] for crashed in CRASHED}
-    for (crashed, _), measures in zip(asked, found, strict=True):
-        shares[crashed].append(_shares(measures, nodes - round(crashed * nodes)))
+    found = by_crash(lab, CRASHED, partial(scenario, nodes))
+    shares = {crashed: [_shares(run, nodes - round(crashed * nodes)) for run in found[crashed]] for crashed in CRASHED}
     outcome = [reached_row(crashed, [max(run) for run in shares[crashed]], nodes) for crashed in CRASHED]
     return [*outcome, _inside_row(shares)]
 

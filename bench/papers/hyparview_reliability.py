@@ -9,12 +9,13 @@ A tolerance is what weft asks of itself below the paper's value (read off its fi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from bench.papers.figure import Figure, Lab, Row, measured, number
-from bench.papers.hyparview_setting import NODES, warmed
+from bench.papers.hyparview_setting import NODES, by_crash, warmed
 from bench.scenario import Scenario, Workload
 from peer.faults import MassCrash
 from peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
@@ -32,11 +33,8 @@ BELOW = {0.1: 0.05, 0.3: 0.05, 0.5: 0.05, 0.6: 0.1, 0.7: 0.1, 0.8: 0.1, 0.9: 0.2
 
 def rows(lab: Lab) -> list[Row]:
     nodes, crashes = (QUICK_NODES, QUICK) if lab.quick else (NODES, tuple(PAPER))
-    asked = [(crashed, seed) for crashed in crashes for seed in lab.seeds]
-    found = lab.measure([scenario(nodes, crashed, seed) for crashed, seed in asked])
-    shares: dict[float, list[float]] = {crashed: [] for crashed in crashes}
-    for (crashed, _), measures in zip(asked, found, strict=True):
-        shares[crashed].append(100 * number(measures, "reliability"))
+    found = by_crash(lab, crashes, partial(scenario, nodes))
+    shares = {crashed: [100 * number(measures, "reliability") for measures in found[crashed]] for crashed in crashes}
     return [
         measured(f"survivors reached, {crashed:.0%} crashed (%)", PAPER[crashed], shares[crashed], BELOW[crashed], "least")
         for crashed in crashes

@@ -6,12 +6,15 @@ all are the defaults of `overlays.hyparview`. Nodes join one by one, each throug
 
 Their simulator counts cycles, and whatever a message sets off is over before the next begins. So a cycle lasts `CYCLE`, in
 which a message and all it sets off are a moment: a crash is noticed after a tenth of a second, and a dial to a dead peer
-fails after another. Each node shuffles once a cycle, at a moment of its own. What the papers do not have is off: probes of
-known peers; keep-alives are as rare as shuffles.
+fails after another. Each node shuffles once a cycle, at a moment of its own. Probes of known peers, which the papers do not have,
+are off, and keep-alives are as rare as shuffles. What else `overlays.hyparview` does after a mass crash beyond the paper is on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
+from bench.papers.figure import Lab, Measures
 from bench.scenario import Network, Scenario
 from peer.machine import SECOND
 
@@ -38,3 +41,13 @@ def warmed(nodes: int, seed: int, cycles: float, stack: str = "hyparview/flood")
         overlay=OVERLAY,
         network=Network(detection=NOTICED, dial_timeout=NOTICED),
     )
+
+
+def by_crash(lab: Lab, crashes: Iterable[float], scenario: Callable[[float, int], Scenario]) -> dict[float, list[Measures]]:
+    """The measures of all runs, by the share that crashed; `scenario` makes one of a share and a seed."""
+    asked = [(crashed, seed) for crashed in crashes for seed in lab.seeds]
+    found = lab.measure([scenario(crashed, seed) for crashed, seed in asked])
+    sorted_out: dict[float, list[Measures]] = {crashed: [] for crashed, _ in asked}
+    for (crashed, _), measures in zip(asked, found, strict=True):
+        sorted_out[crashed].append(measures)
+    return sorted_out

@@ -15,12 +15,13 @@ grafts that were not needed are undone here, and views are full again before cyc
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
 from bench.papers.figure import Figure, Lab, Measures, Row, measured, number
-from bench.papers.hyparview_setting import CYCLE, NODES, NOTICED, warmed
+from bench.papers.hyparview_setting import CYCLE, NODES, NOTICED, by_crash, warmed
 from bench.scenario import Network, Scenario, Workload
 from peer.faults import MassCrash
 from peer.latency import Constant
@@ -40,13 +41,9 @@ PAPER_S_OWN: dict[str, bool | int | float | str] = {"summary": False}  # no anti
 
 def rows(lab: Lab) -> list[Row]:
     nodes = QUICK_NODES if lab.quick else NODES
-    asked = [(crashed, seed) for crashed in PAPER for seed in lab.seeds]
-    found = lab.measure([scenario(nodes, crashed, seed) for crashed, seed in asked])
-    by_crash: dict[float, list[Measures]] = {crashed: [] for crashed in PAPER}
-    for (crashed, _), measures in zip(asked, found, strict=True):
-        by_crash[crashed].append(measures)
+    found = by_crash(lab, PAPER, partial(scenario, nodes))
     return [
-        _row(crashed, cycle, paper, by_crash[crashed]) for crashed, values in PAPER.items() for cycle, paper in enumerate(values)
+        _row(crashed, cycle, paper, found[crashed]) for crashed, values in PAPER.items() for cycle, paper in enumerate(values)
     ]
 
 
