@@ -67,28 +67,24 @@ class Found:
 
 
 class Field:
-    """A network of Kademlia alone; `liars` are those nodes whose number is a multiple of `lying`, if it is above 0."""
+    """A network of Kademlia alone; `liars` are the numbers of those that lie. The first node is honest."""
 
-    def __init__(self, nodes: int, seed: int, config: KademliaConfig | None = None, lying: int = 0) -> None:
+    def __init__(self, nodes: int, seed: int, config: KademliaConfig | None = None, liars: Sequence[int] = ()) -> None:
         self.sim = Simulator(seed=seed)
         self.rng = self.sim.stream("field")
         self.config = config or KademliaConfig()
-        self.lying = lying
-        self.liars = [number for number in range(nodes) if self._lies(number)]
+        self.liars = dict.fromkeys(liars)
         for number in range(nodes):
             self.sim.at(number * JOIN_EVERY, self.join)
         self.sim.run(nodes * JOIN_EVERY + SETTLE)
 
-    def _lies(self, number: int) -> bool:
-        return self.lying > 0 and number % self.lying == 1
-
     def join(self) -> None:
-        live = [number for number in self.sim.live if not self._lies(number)]
+        live = [number for number in self.sim.live if number not in self.liars]
         contacts = self.rng.sample(live, min(2, len(live)))
-        kind = Liar if self._lies(len(self.sim.nodes)) else Kademlia
+        kind = Liar if len(self.sim.nodes) in self.liars else Kademlia
         number = self.sim.add(lambda env: [kind(env(), contacts, self.config)])
         if isinstance(machine := self.sim.nodes[number].machines[0], Liar):
-            machine.others = self.liars
+            machine.others = tuple(self.liars)
 
     def machine(self, number: int) -> Kademlia:
         machine = self.sim.nodes[number].machines[0]
@@ -131,7 +127,7 @@ class Field:
         got, place, k = query.lookup.nearest, query.place, self.config.k
         others = sorted((peer for peer in self.sim.live if peer != machine.env.me), key=lambda peer: place_of(peer) ^ place)
         true = others[:k]
-        honest = next(peer for peer in others if not self._lies(peer))
+        honest = next(peer for peer in others if peer not in self.liars)
         hops = query.lookup.hops[got[0]] + 1 if got else 0
         found.append(
             Found(len({*got} & {*true}) / k, got[:1] == true[:1], got == true, hops, honest in query.lookup.answered)
@@ -191,7 +187,7 @@ def bench_lookups(nodes: int, count: int, seed: int, churn: float, tell: Tell | 
 
 def _liars(nodes: int, count: int, seed: int, tell: Tell) -> dict[str, Any]:
     tell(0.85, "liars")
-    field = Field(min(nodes, 2_000), seed, lying=5)
+    field = Field(min(nodes, 2_000), seed, liars=range(1, min(nodes, 2_000), 5))
     honest = {paths: fmean(each.honest for each in field.lookups(count, paths=paths)) for paths in (1, PATHS)}
     return {"liars": 0.2, "honest_one_path": honest[1], f"honest_{PATHS}_paths": honest[PATHS]}
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from math import log2
 from pathlib import Path
 from statistics import fmean
@@ -17,6 +18,7 @@ from bench.lookups import MINUTE, PATHS, Field, summary
 from bench.run import run
 from bench.scenario import Scenario, TraceSettings, Workload, command
 from overlays.kademlia.dht import KademliaConfig
+from overlays.kademlia.space import place_of, place_of_key
 from peer.faults import MassCrash
 from peer.machine import SECOND
 from tests.conftest import note_replay
@@ -62,12 +64,27 @@ def test_a_value_survives_an_hour_of_churn_though_its_author_is_gone() -> None:
 
 
 def test_a_fifth_of_liars_misleads_hardly_a_lookup_on_disjoint_paths() -> None:
-    field = Field(NODES // 2, seed=4, lying=5)
+    field = Field(NODES // 2, seed=4, liars=range(1, NODES // 2, 5))
     found = field.lookups(200, paths=PATHS)
     assert fmean(each.honest for each in found) > 0.95
     keys = [field.rng.randbytes(32) for _ in range(50)]
     field.put(keys)
     assert field.get(keys, paths=PATHS) > 0.95
+
+
+def test_a_value_is_found_though_most_of_the_nodes_nearest_to_its_key_lie() -> None:
+    """As if an attacker had tried ids until fifteen of the twenty nearest were its own; they say that they took the value."""
+    nodes, key = NODES // 2, b"/sha256/" + sha256(b"the truth").digest()
+    nearest = sorted(range(1, nodes), key=lambda number: place_of(number) ^ place_of_key(key))
+    field = Field(nodes, seed=6, liars=[*nearest[:15], *range(1, nodes, 6)])
+    taken: list[int] = []
+    field.someone().put(key, b"the truth", MINUTE, taken.append)
+    field.sim.run(field.sim.now + 20 * SECOND)
+    found: list[bytes | None] = []
+    for _ in range(20):
+        field.someone().get(key, found.append, paths=PATHS)
+    field.sim.run(field.sim.now + 20 * SECOND)
+    assert found.count(b"the truth") >= 19
 
 
 def scene(crashed: float = 0.0) -> Scenario:

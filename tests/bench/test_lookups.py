@@ -1,0 +1,42 @@
+"""`weft bench lookups` and the case `kademlia-table` of `weft bench micro`, small."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bench.cli import main
+from bench.lookups import Field, bench_lookups, summary
+from bench.tables import measure_tables
+from peer.errors import UsageError
+
+
+def test_all_phases_are_measured_and_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "lookups", "--nodes", "60", "--lookups", "20", "--json", "--quiet"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert list(result["phases"]) == ["calm", "churn", "after"]
+    assert all(phase["lookups"] >= 19 for phase in result["phases"].values())
+    assert result["phases"]["calm"]["exact"] == 1
+    assert result["values_after_crash"] == 1
+    assert result["honest_4_paths"] > 0.9
+
+
+def test_a_node_that_nobody_knows_shows_in_the_figures() -> None:
+    """Not all is 1 whatever happens."""
+    field = Field(40, seed=1)
+    for number in range(40):
+        field.machine(number).table.drop(7)
+    assert summary(field.lookups(30))["exact"] < 1
+
+
+@pytest.mark.parametrize("wrong", [{"nodes": 5}, {"count": 1}, {"churn": 0.0}])
+def test_what_makes_no_sense_is_refused_with_the_range(wrong: dict[str, float]) -> None:
+    with pytest.raises(UsageError, match="must be from"):
+        bench_lookups(**({"nodes": 100, "count": 10, "seed": 1, "churn": 0.1} | wrong))  # type: ignore[arg-type]
+
+
+def test_the_own_table_is_exact_and_the_package_is_measured_beside_it() -> None:
+    found = measure_tables(quick=True)
+    assert found["exact"] == 1
+    assert {"insert_us", "nearest_us", "kademlia_insert_us", "kademlia_nearest_us", "kademlia_exact"} <= set(found)
