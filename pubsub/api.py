@@ -44,6 +44,7 @@ from pubsub.subscription import Full, Subscription, message
 from pubsub.validate import CONCURRENCY, Answer, Judge, Validator
 
 PATIENCE_S = 0.05
+FLUSH_S = 10.0  # at the end, for messages of which it is not known yet where they go
 TURN = 8  # messages published before other tasks have their turn: they travel together, which halves what a burst costs
 
 COUNTS = ("published", "delivered", "dropped", "rejected", "ignored", "validator_busy", "validator_failed")
@@ -180,6 +181,9 @@ class PubSub:
                     node = PubSub(host, driver, desk, nursery, config)
                     try:
                         yield node
+                        with trio.move_on_after(FLUSH_S):
+                            while node.router.unplaced():
+                                await trio.sleep(PATIENCE_S)
                     finally:
                         node._close()
                 nursery.cancel_scope.cancel()
@@ -262,10 +266,12 @@ class PubSub:
             self._check_open()
 
     async def flushed(self, below: int = 1) -> None:
-        """Wait until less than so many bytes wait to leave to any neighbour."""
-        env = self.router.env
-        while not self.closed and max(map(env.backlog, self.router.overlay.everyone), default=0) >= below:
+        """Wait until less than so many bytes wait to leave to any neighbour, or to be told where to go."""
+        while not self.closed and max(self._unsent(), self.router.unplaced()) >= below:
             await trio.sleep(PATIENCE_S)
+
+    def _unsent(self) -> int:
+        return max(map(self.router.env.backlog, self.router.overlay.everyone), default=0)
 
     def stats(self) -> dict[str, int]:
         """What there is now, and what has happened since the node was opened."""

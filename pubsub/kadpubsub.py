@@ -38,6 +38,8 @@ TOPICS = 4_096
 SUBSCRIBERS = 4_096
 LEASES = 64
 TASKS = 1_024
+LISTS = 4  # of one message that validation has not judged yet
+LOOKS = 3  # for registrars, `slow` apart, before a message is for oneself alone: a node that just began may know nobody yet
 RECENT = 256
 SUSPECTS = 1_024
 
@@ -146,20 +148,22 @@ class Registry:
 class Members:
     """What a publisher knows of a topic: its subscribers, until when it hears of changes, and what waits for the first answer."""
 
-    __slots__ = ("infos", "until", "waiting")
+    __slots__ = ("infos", "timer", "until", "waiting")
 
     def __init__(self) -> None:
+        self.timer: Timer | None = None
         self.infos: dict[Peer, PeerInfo] = {}
         self.until = 0
         self.waiting: list[Publication] = []
 
 
 class Part:
-    """What one delegate was given."""
+    """What one delegate was given; `again` once it was sent a second time."""
 
-    __slots__ = ("got", "rest", "timer")
+    __slots__ = ("again", "got", "rest", "timer")
 
     def __init__(self, rest: list[PeerInfo], timer: Timer) -> None:
+        self.again = False
         self.rest = rest
         self.timer = timer
         self.got = False
@@ -168,13 +172,19 @@ class Part:
 class Task:
     """A message on its way from here: `parts` by delegate, and to whom DONE is owed when there are none left."""
 
-    __slots__ = ("hops", "owed", "parts", "publication")
+    __slots__ = ("hops", "mine", "owed", "parts", "publication")
 
-    def __init__(self, publication: Publication, hops: int) -> None:
+    def __init__(self, publication: Publication, hops: int, mine: bool) -> None:
+        self.mine = mine
         self.publication = publication
         self.hops = hops
         self.owed: dict[Peer, None] = {}
         self.parts: dict[Peer, Part] = {}
+
+    @property
+    def taken(self) -> bool:
+        """Every delegate has it, as far as they said."""
+        return all(part.got for part in self.parts.values())
 
 
 class KadPubSub(Router):
@@ -206,6 +216,7 @@ class KadPubSub(Router):
     def stop(self) -> None:
         timers = [*self.refreshes.values(), *([self.sweeper] if self.sweeper else ())]
         timers += [part.timer for task in self.tasks.values() for part in task.parts.values()]
+        timers += [known.timer for known in self.members.values() if known.timer is not None]
         for timer in timers:
             timer.cancel()
         for topic, registrars in self.registrars.items():
@@ -332,9 +343,15 @@ class KadPubSub(Router):
             return
         known.waiting.append(publication)
         if len(known.waiting) == 1:
-            self.overlay.lookup(topic_key(topic), lambda nearest: self._ask_registrars(topic, known, nearest))
+            self._look_for_registrars(topic, known, LOOKS)
 
-    def _ask_registrars(self, topic: str, known: Members, nearest: Sequence[PeerInfo]) -> None:
+    def _look_for_registrars(self, topic: str, known: Members, looks: int) -> None:
+        self.overlay.lookup(topic_key(topic), lambda nearest: self._ask_registrars(topic, known, looks - 1, nearest))
+
+    def _ask_registrars(self, topic: str, known: Members, looks: int, nearest: Sequence[PeerInfo]) -> None:
+        if not nearest and looks:
+            known.timer = self.env.after(self.config.slow, self._look_for_registrars, topic, known, looks)
+            return
         for info in nearest:
             self._learn(info)
         inquiry = Inquiry(self, topic, known, [info.peer for info in nearest])
@@ -350,6 +367,10 @@ class KadPubSub(Router):
             self._begin(publication, found.values())
 
     # The tree.
+
+    def unplaced(self) -> int:
+        waiting = sum(weight(publication) for known in self.members.values() for publication in known.waiting)
+        return waiting + sum(weight(task.publication) for task in self.tasks.values() if task.mine and not task.taken)
 
     def _spread(self, publication: Publication) -> None:
         self.seen.note(publication.id, self.env.now())
@@ -370,8 +391,6 @@ class KadPubSub(Router):
         else:
             self._entrust(sender, m)
             self._received(sender, m.publication(), m.hops + 1)
-            if m.id not in self.tasks and not self.waiting.get(m.topic):
-                self.entrusted.pop(m.id, None)  # it was refused
 
     def _again(self, sender: Peer, m: Delegate) -> None:
         """The list may be another. The message is the one that was accepted here: a second one may be forged."""
@@ -387,9 +406,10 @@ class KadPubSub(Router):
             self.env.send(sender, Done(m.id))
 
     def _entrust(self, sender: Peer, m: Delegate) -> None:
-        lists = self.entrusted.setdefault(m.id, [])
-        if len(self.entrusted) <= TASKS and len(lists) < 4:
-            lists.append((sender, m))
+        if m.id in self.entrusted or len(self.entrusted) < TASKS:
+            lists = self.entrusted.setdefault(m.id, [])
+            if len(lists) < LISTS:
+                lists.append((sender, m))
 
     def _forward(self, publication: Publication, sender: Peer) -> None:
         lists = self.entrusted.pop(publication.id, [])
@@ -399,13 +419,15 @@ class KadPubSub(Router):
 
     def _forged(self, publication: Publication) -> None:
         self.seen.discard(publication.id)
+
+    def _refused(self, publication: Publication) -> None:
         self.entrusted.pop(publication.id, None)
 
     def _task(self, publication: Publication, hops: int) -> Task:
         while self.tasks and (len(self.tasks) >= TASKS or self.bytes > self.config.held_bytes):
             self._forget(next(iter(self.tasks.values())))
         self.bytes += weight(publication)
-        task = self.tasks[publication.id] = Task(publication, hops)
+        task = self.tasks[publication.id] = Task(publication, hops, publication.id.source == self.env.me)
         return task
 
     def _hand_on(self, task: Task, subscribers: Iterable[PeerInfo]) -> None:
@@ -429,8 +451,7 @@ class KadPubSub(Router):
 
     def _give(self, task: Task, info: PeerInfo, rest: list[PeerInfo]) -> None:
         self._learn(info)
-        wait = self.config.slow if rest else self.config.patience
-        timer = self.env.after(wait, self._silent, task, info.peer)
+        timer = self.env.after(self.config.slow if rest else 3 * self.config.slow, self._silent, task, info.peer)
         task.parts[info.peer] = Part(rest, timer)
         self.env.send(info.peer, Delegate.of(task.publication, task.hops, rest))
 
@@ -453,16 +474,19 @@ class KadPubSub(Router):
             self._finish(task)
 
     def _silent(self, task: Task, peer: Peer) -> None:
-        """Its rest goes to another. If it has not said that it got the message, it still may: then both ways are gone."""
+        """Its rest goes to another. If it still does not say that it has the message, that is sent once more."""
         part = task.parts.get(peer)
         if part is None or self.tasks.get(task.publication.id) is not task:
             return
         rest, part.rest = part.rest, []
         self._suspect(peer)
-        if part.got or not rest:
+        if part.got or part.again:
             del task.parts[peer]
         else:
-            part.timer = self.env.after(self.config.patience, self._silent, task, peer)
+            part.again = not rest
+            part.timer = self.env.after(self.config.patience if part.again else 3 * self.config.slow, self._silent, task, peer)
+            if part.again:
+                self.env.send(peer, Delegate.of(task.publication, task.hops, []))
         self._hand_on(task, rest)
 
     def _failed(self, peer: Peer) -> None:
@@ -558,18 +582,20 @@ class Inquiry:
         config = self._router.config
         while self._left and self._open + self._heard < config.asks:
             self._open += 1
-            self._router.env.request(self._left.pop(0), Ask(self._topic, True), config.patience, self._yes, self._no)
+            self._router.env.request(self._left.pop(0), Ask(self._topic, True), 3 * config.slow, self._yes, self._no)
         if not self._open:
             self._router._answered(self._known, self.found, self._leased if self._heard else 0)
 
     def _yes(self, peer: Peer, msg: Message) -> None:
         self._open -= 1
-        if isinstance(msg, Subscribers) and msg.topic == self._topic:
-            self._router._check(msg.subscribers)
-            self._heard += 1
-            self._leased = min(self._leased, msg.leased)
-            self.found |= {info.peer: info for info in msg.subscribers}
-        self.go_on()
+        try:
+            if isinstance(msg, Subscribers) and msg.topic == self._topic:
+                self._router._check(msg.subscribers)
+                self._heard += 1
+                self._leased = min(self._leased, msg.leased)
+                self.found |= {info.peer: info for info in msg.subscribers}
+        finally:
+            self.go_on()  # whatever one of them says, the others are asked
 
     def _no(self, peer: Peer, reason: str) -> None:
         self._open -= 1

@@ -99,6 +99,10 @@ class Router(Machine):
         publication = Publication(MessageId(self.env.me, epoch, sequence), topic, data, order, attributes)
         return self.signing.sign(publication) if self.signing is not None else publication
 
+    def unplaced(self) -> int:
+        """Bytes published here that wait until it is known where they go, and for no link."""
+        return 0
+
     def advertise(self, interest: Interest) -> None:
         """Register as a publisher; only routers with open groups or advertisements need it."""
 
@@ -113,6 +117,9 @@ class Router(Machine):
     def _spread(self, publication: Publication) -> None: ...
     def _forward(self, publication: Publication, sender: Peer) -> None:
         """Called once for each message that validation accepted, before it is delivered."""
+
+    def _refused(self, publication: Publication) -> None:
+        """The message goes no further, for whatever reason."""
 
     def _forged(self, publication: Publication) -> None:
         """The copy is not its author's: its id must be forgotten, or whoever guesses an id keeps the true message out."""
@@ -131,15 +138,15 @@ class Router(Machine):
         """The first copy has come; the router has noted its id already."""
         self.trace(RECEIVE, publication.topic, publication.id, sender, hops)
         if too_large(publication, self.size):
-            self.trace(REJECT, publication.topic, publication.id, sender, hops, "too large")
+            self._refuse(sender, publication, hops, "too large")
         elif self.signing is not None and (problem := self.signing.problem(publication)) is not None:
-            self.trace(REJECT, publication.topic, publication.id, sender, hops, problem)
+            self._refuse(sender, publication, hops, problem)
             self._forged(publication)
         elif not self.app.validates:
             self._accepted(sender, publication, hops)
         elif self._overrun(waiting := self.waiting.get(publication.topic, 0)):
             self.refused += 1
-            self.trace(REJECT, publication.topic, publication.id, sender, hops, "validation queue full")
+            self._refuse(sender, publication, hops, "validation queue full")
         else:
             self.pending += 1
             self.waiting[publication.topic] = waiting + 1
@@ -157,7 +164,11 @@ class Router(Machine):
         if verdict is Verdict.ACCEPT:
             self._accepted(sender, publication, hops)
         else:
-            self.trace(REJECT, publication.topic, publication.id, sender, hops, verdict.value)
+            self._refuse(sender, publication, hops, verdict.value)
+
+    def _refuse(self, sender: Peer, publication: Publication, hops: int | None, reason: str) -> None:
+        self.trace(REJECT, publication.topic, publication.id, sender, hops, reason)
+        self._refused(publication)
 
     def _accepted(self, sender: Peer, publication: Publication, hops: int | None) -> None:
         self._forward(publication, sender)

@@ -79,3 +79,13 @@ async def test_kadpubsub_passes_over_those_that_have_gone_without_a_word() -> No
         for number, messages in enumerate(inboxes, 5):
             if number not in range(10, 14):
                 assert await heard(messages, 1) == [b"who is there?"]
+
+
+async def test_what_was_published_last_arrives_although_the_node_closes_at_once() -> None:
+    """It is not known yet where it goes when the block ends."""
+    with trio.fail_after(DEADLINE_S):
+        async with PubSub.open("kademlia/kadpubsub", listen=HERE) as hearer, hearer.subscribe("news", buffer=100) as messages:
+            async with PubSub.open("kademlia/kadpubsub", bootstrap=hearer.addresses, listen=HERE) as node:
+                for number in range(20):
+                    await node.publish("news", b"%02d" % number)
+            assert await heard(messages, 20) == [b"%02d" % number for number in range(20)]

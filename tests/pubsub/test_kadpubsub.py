@@ -35,7 +35,7 @@ from pubsub.kadpubsub import (
     Unregister,
     Update,
 )
-from pubsub.message import Filter, Publication
+from pubsub.message import Filter, Publication, Verdict
 from tests.pubsub.apps import Inbox
 
 CONFIG = KadPubSubConfig()
@@ -388,6 +388,78 @@ def test_thirty_nodes_on_a_wire_have_all_messages_once_though_a_third_of_them_cr
         if number % 3:
             assert sorted(found.id for found in apps[number].delivered) == sorted(publication.id for publication in sent)
     assert not any(app.delivered for app in apps[1::2]) and wire.errors == []
+
+
+def test_a_silent_leaf_is_sent_it_once_more_and_then_given_up() -> None:
+    bench = Bench()
+    bench.know(5)
+    bench.publish()
+    assert bench.given() == {5: ()}
+    bench.env.advance(3 * CONFIG.slow)
+    assert bench.given() == {5: ()}
+    bench.env.advance(CONFIG.patience)
+    assert bench.given() == {} and not bench.router.tasks
+
+
+def test_what_is_published_waits_where_it_can_be_counted_until_delegates_have_it() -> None:
+    bench = Bench(1)
+    assert bench.router.unplaced() == 0
+    key = bench.publish()
+    assert bench.router.unplaced() > 0
+    (request,) = bench.env.take_requests()
+    request.reply(Subscribers(TOPIC, (PeerInfo(60),), CONFIG.lease))
+    assert bench.router.unplaced() > 0
+    bench.hear(60, Done(key))
+    assert bench.router.unplaced() == 0
+
+
+def test_a_registrar_that_answers_nonsense_does_not_hold_up_the_others() -> None:
+    bench = Bench(1, 2)
+    bench.publish()
+    liar, other = bench.env.take_requests()
+    with pytest.raises(PeerError):
+        liar.reply(Subscribers(TOPIC, (PeerInfo(b"bytes"),), CONFIG.lease))
+    other.reply(Subscribers(TOPIC, (PeerInfo(60),), CONFIG.lease))
+    assert bench.given() == {60: ()}
+
+
+def test_who_knows_nobody_yet_looks_some_times_before_it_speaks_to_itself_alone() -> None:
+    bench = Bench()
+    bench.publish()
+    bench.env.advance(CONFIG.slow)
+    bench.directory.peers = [1]
+    bench.env.advance(CONFIG.slow)
+    (request,) = bench.env.take_requests()
+    request.reply(Subscribers(TOPIC, (PeerInfo(60),), CONFIG.lease))
+    assert bench.given() == {60: ()}
+    alone = Bench()
+    alone.publish()
+    alone.env.advance(kadpubsub.LOOKS * CONFIG.slow)
+    assert alone.router.unplaced() == 0 and len(alone.directory.asked) == kadpubsub.LOOKS
+
+
+class Judge(Inbox):
+    """Keeps its verdicts back."""
+
+    validates = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: list[Callable[[Verdict], None]] = []
+
+    def validate(self, sender: Peer, publication: Publication, answer: Callable[[Verdict], None]) -> None:
+        self.answers.append(answer)
+
+
+@pytest.mark.parametrize(("verdict", "handed_on"), [(Verdict.ACCEPT, 1), (Verdict.IGNORE, 0), (Verdict.REJECT, 0)])
+def test_a_list_waits_for_the_verdict_and_goes_with_a_refusal(verdict: Verdict, handed_on: int) -> None:
+    bench = Bench()
+    bench.router.app = judge = Judge()
+    bench.hear(9, letter(rest=[1]))
+    assert bench.router.entrusted
+    judge.answers[0](verdict)
+    assert len(bench.given()) == handed_on
+    assert bench.router.entrusted == {}
 
 
 # Bounds.
