@@ -77,13 +77,14 @@ class KademliaUdpConfig:
     life: int = 168 * HOUR  # the package's ttl
 
     def __post_init__(self) -> None:
-        if self.id is not None and len(self.id) != ID_SIZE:
-            raise UsageError(f"kademlia: the id has {len(self.id)} bytes; a SHA-1 digest has {ID_SIZE}")
-        if not 1 <= self.k <= 64:
+        if self.id is not None and (not isinstance(self.id, bytes) or len(self.id) != ID_SIZE):
+            raise UsageError(f"kademlia: the id is {self.id!r:.80}; it must be {ID_SIZE} bytes, as a SHA-1 digest is")
+        for name in self.__dataclass_fields__:
+            value = getattr(self, name)
+            if name != "id" and (type(value) is not int or value < 1):
+                raise UsageError(f"kademlia: {name} is {value!r:.80}; it must be a whole number of at least 1")
+        if self.k > 64:
             raise UsageError(f"kademlia: k is {self.k}; an answer has room for 1 to 64 nodes")
-        for name in ("alpha", "patience", "tries", "tick_every", "refresh_every", "republish_every", "life"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"kademlia: {name} is {getattr(self, name)}; it must be at least 1")
 
 
 DEFAULTS = KademliaUdpConfig()

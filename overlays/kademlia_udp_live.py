@@ -4,8 +4,7 @@
         await node.set("colour", "blue")
         assert await node.get("colour") == "blue"
 
-The machine is `overlays.kademlia_udp`, its socket `peer.datagram`. A call that is cancelled leaves nothing behind: the machine
-goes on with it, and nobody hears of it.
+The machine is `overlays.kademlia_udp`, its socket `peer.datagram`. A call that is cancelled goes on unheard.
 """
 
 from __future__ import annotations

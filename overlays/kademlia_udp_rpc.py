@@ -68,7 +68,10 @@ def digest(key: str | bytes) -> bytes:
     """Where in the network a key is; as the package has it, a text and its UTF-8 bytes are one key."""
     if not isinstance(key, str | bytes):
         raise UsageError(f"a key is a text or bytes, not {type(key).__name__}")
-    return sha1(key.encode() if isinstance(key, str) else key, usedforsecurity=False).digest()
+    try:
+        return sha1(key.encode() if isinstance(key, str) else key, usedforsecurity=False).digest()
+    except UnicodeEncodeError:
+        raise UsageError(f"the key {key!a:.80} is no text in UTF-8") from None
 
 
 # Requests.

@@ -315,7 +315,10 @@ async def resolve(places: Sequence[Address], like: str) -> list[Address]:
     """Names to IP addresses of the same family as `like`; UsageError where there is none."""
     family = socket.AF_INET6 if ":" in like else socket.AF_INET
     found: list[Address] = []
-    for host, port in places:
+    for place in places:
+        if not isinstance(place, tuple | list) or len(place) != 2 or not isinstance(place[0], str):
+            raise UsageError(f"{place!r:.80} is no place of a node; such as ('192.0.2.1', 5678), and several of them in a list")
+        host, port = place
         if type(port) is not int or not 0 < port < 1 << 16:
             raise UsageError(f"{host}:{port} names no port from 1 to 65535")
         try:
@@ -327,6 +330,8 @@ async def resolve(places: Sequence[Address], like: str) -> list[Address]:
 
 
 def _bound(host: str, port: int) -> socket.socket:
+    if type(port) is not int:
+        raise UsageError(f"a port is a whole number, not {port!r:.80}")
     try:
         family = socket.AF_INET6 if ip_address(host).version == 6 else socket.AF_INET
     except ValueError:

@@ -1,8 +1,9 @@
 """KadPubSub: subscribers are registered at the nodes nearest to their topic, and a message travels among subscribers alone.
 
 The study that names it leaves it open (Kademlia beneath, one of four systems compared); here it means:
-- Who subscribes looks up the k nodes nearest to the topic's hash, its registrars, and is in force when all that answered
-  have it (REGISTER). It registers again each `refresh_every`, wherever the nearest are by then; without that it is forgotten.
+- Who subscribes looks up the k nodes nearest to the topic's hash, its registrars, and is in force when all have answered or
+  failed and one has it (REGISTER). It registers again each `refresh_every`, wherever the nearest are by then; without that it
+  is forgotten.
 - Who publishes asks some registrars for the subscribers (ASK), and is told of changes for a while (UPDATE), so that the next
   message needs no question.
 - A message goes by a tree that its sender cuts on the way: the subscribers still to be reached are sorted into buckets of the
@@ -28,7 +29,7 @@ from overlays.claims import check_infos
 from overlays.kademlia.space import BITS, place_of, place_of_key, topic_key
 from overlays.overlay import Overlay
 from peer.errors import PeerError, UsageError
-from peer.machine import SECOND, Env, Lane, Link, Message, MessageId, Peer, PeerInfo, Reply, Timer, answers, upon
+from peer.machine import MS, SECOND, Env, Lane, Link, Message, MessageId, Peer, PeerInfo, Reply, Timer, answers, upon
 from peer.trace import DUPLICATE
 from pubsub.message import Attributes, Interest, OrderHeader, Publication, weight
 from pubsub.router import App, Role, Router
@@ -126,8 +127,9 @@ class KadPubSubConfig:
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
-            if getattr(self, name) < 1:
-                raise UsageError(f"kadpubsub: {name} is {getattr(self, name)}; it must be at least 1")
+            least, unit = (1, "") if name in ("asks", "held_bytes") else (MS, " microseconds")
+            if getattr(self, name) < least:
+                raise UsageError(f"kadpubsub: {name} is {getattr(self, name)}; it must be at least {least}{unit}")
         if self.expiry < self.refresh_every:
             raise UsageError(f"kadpubsub: expiry is {self.expiry}; it must be at least refresh_every, {self.refresh_every}")
 

@@ -16,6 +16,7 @@ Bounds: the table's, the records'; QUERIES at a time, the others wait; CHECKS of
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from overlays.kademlia.space import PREFIX, key_in_bucket, name_of, place_of, pl
 from overlays.kademlia.table import Table
 from overlays.kademlia.wire import KEY_LIMIT, kad
 from peer.errors import PeerError, UsageError
-from peer.machine import SECOND, Codec, Env, Link, Machine, Message, Peer, PeerInfo, Reply, Timer, answers, upon
+from peer.machine import MS, SECOND, Codec, Env, Link, Machine, Message, Peer, PeerInfo, Reply, Timer, answers, upon
 
 QUERIES = 32
 CHECKS = 16
@@ -66,15 +67,19 @@ class KademliaConfig:
     protocol: str = PROTOCOL  # networks apart have names apart
 
     def __post_init__(self) -> None:
-        least = {"spares": 0, "few": 0, "near_asks": 0, "last_retry": self.first_retry}
+        least = {"k": 1, "alpha": 1, "paths": 1, "quorum": 1, "spares": 0, "few": 0, "near_asks": 0}
         for name in self.__dataclass_fields__:
             value = getattr(self, name)
-            if isinstance(value, int) and not isinstance(value, bool) and value < least.get(name, 1):
-                raise UsageError(f"kademlia: {name} is {value}; it must be at least {least.get(name, 1)}")
+            if isinstance(value, int) and not isinstance(value, bool) and value < least.get(name, MS):
+                unit = " microseconds" if name not in least else ""
+                raise UsageError(f"kademlia: {name} is {value}; it must be at least {least.get(name, MS)}{unit}")
+        if self.last_retry < self.first_retry:
+            raise UsageError(f"kademlia: last_retry is {self.last_retry}; it must be at least first_retry, {self.first_retry}")
         if self.k > TOLD:
             raise UsageError(f"kademlia: k is {self.k}; it must be at most {TOLD}")
-        if not self.protocol.startswith("/"):
-            raise UsageError(f"kademlia: protocol is {self.protocol!r}; it must begin with /")
+        if re.fullmatch("/[!-~]{1,128}", self.protocol) is None or self.protocol.startswith("/weft/"):
+            wanted = "/ and 1 to 128 letters without a space, and not begin with /weft/, whose protocols are others"
+            raise UsageError(f"kademlia: protocol is {self.protocol!r}; it must be {wanted}")
 
 
 DEFAULTS = KademliaConfig()
@@ -188,6 +193,8 @@ class Kademlia(Machine):
         """Store with the k nearest, and again until `ttl` is over; `done` hears how many took it."""
         self._check_key(key)
         self.records.check(value)
+        if ttl < SECOND:
+            raise UsageError(f"a value that is to last {ttl} microseconds; a second at least")
         if not validator_of(self.validators, key).valid(key, value):
             raise UsageError(f"the validator of {key[:40]!r} refuses this value")
         until = self.env.now() + ttl
@@ -199,7 +206,7 @@ class Kademlia(Machine):
 
     def _place(self, key: bytes, value: bytes, until: int, nearest: Sequence[Peer], done: Callable[[int], None]) -> None:
         place, record = place_of_key(key), self._record(key, value, until)
-        if self.serves and (len(nearest) < self.config.k or self.table.mine ^ place < self._distance(nearest[-1], place)):
+        if self._is_near(place, nearest):
             self._keep(record)
         told = Told(len(nearest), done)
         for peer in nearest:
@@ -242,7 +249,10 @@ class Kademlia(Machine):
         done(best)
 
     def provide(self, key: bytes, done: Callable[[int], None] | None = None) -> None:
-        """Be told of as a provider of the key, and again each `republish_every`, until `withdraw`."""
+        """Be told of as a provider of the key, and again each `republish_every`, until `withdraw`.
+
+        `done` hears to how many it was told; nobody says whether it was taken.
+        """
         self._check_key(key)
         self.provided[key] = None
         self._run(Query(self, key, FindNode(key), lambda query: self._tell(key, query.lookup.nearest, done)))
@@ -256,7 +266,7 @@ class Kademlia(Machine):
             me = self.env.info(self.env.me)
             for peer in nearest:
                 self.env.send(peer, AddProvider(key, (me,)))
-            if self.serves and len(nearest) < self.config.k:
+            if self._is_near(place_of_key(key), nearest):
                 self.records.provide(key, me, self.env.now(), self.env.now() + self.config.provider_ttl)
         if done is not None:
             done(len(nearest))
@@ -341,6 +351,12 @@ class Kademlia(Machine):
 
     def _acceptable(self, key: bytes, value: bytes) -> bool:
         return len(value) <= self.records.limits.value and validator_of(self.validators, key).valid(key, value)
+
+    def _is_near(self, place: int, nearest: Sequence[Peer]) -> bool:
+        """Whether this node is one of the k nearest itself."""
+        if not self.serves or len(nearest) < self.config.k:
+            return self.serves
+        return self.table.mine ^ place < self._distance(nearest[-1], place)
 
     def _record(self, key: bytes, value: bytes, until: int) -> Record:
         return Record(key, value, ttl=min(LONGEST, max(1, (until - self.env.now()) // SECOND)))

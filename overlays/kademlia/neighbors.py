@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 from overlays.kademlia.dht import Kademlia
 from overlays.overlay import Overlay
+from peer.errors import UsageError
 from peer.machine import SECOND, Env, Link, Message, Peer, PeerInfo, Timer, upon
 
 PROTOCOL = "/weft/neighbors/1.0.0"
@@ -40,6 +41,8 @@ class KademliaNeighbors(Overlay):
 
     def __init__(self, env: Env, kademlia: Kademlia, links: int, watches: Sequence[str]) -> None:
         super().__init__(env)
+        if links < 1:
+            raise UsageError(f"overlay.links is {links}; it must be at least 1")
         self.kademlia = kademlia
         self.links = links
         self.watches = tuple(watches)
@@ -118,6 +121,8 @@ class KademliaNeighbors(Overlay):
     @upon(Leave)
     def leave(self, sender: Peer, msg: Leave) -> None:
         was = sender in self.held
+        if not was and sender not in self.takers:
+            return
         self.held.pop(sender, None)
         self.takers.pop(sender, None)
         self.refused[sender] = None

@@ -649,6 +649,11 @@ def test_an_answer_to_a_value_that_is_none_is_the_peer_s_fault_and_counts_as_not
     assert taken == [0]
 
 
+def test_a_value_that_is_to_last_less_than_a_second_is_refused_at_the_call() -> None:
+    with pytest.raises(UsageError, match="a second at least"):
+        Bench().machine.put(KEY, b"1", SECOND - 1, print)
+
+
 def test_a_value_that_is_too_large_or_not_valid_is_refused_at_the_call() -> None:
     machine = Bench(limits=RecordLimits(value=5)).machine
     with pytest.raises(UsageError, match="over the limit"):
@@ -960,7 +965,8 @@ def test_after_stop_no_timer_is_left_but_those_of_open_requests_and_nothing_new_
     ("field", "value"),
     [
         *(("k", 0), ("k", TOLD + 1), ("alpha", 0), ("paths", 0), ("spares", -1), ("patience", 0), ("last_retry", 1)),
-        ("protocol", "kad"),
+        *(("protocol", "kad"), ("protocol", "/"), ("protocol", "/a b"), ("protocol", "/weft/kadpubsub/1.0.0")),
+        *(("slow", 1), ("near_every", 999)),  # seconds where microseconds are meant
     ],
 )
 def test_a_config_that_makes_no_sense_is_refused_and_says_which_field(field: str, value: Any) -> None:

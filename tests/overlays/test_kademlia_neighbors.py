@@ -12,6 +12,7 @@ from overlays.kademlia.dht import Kademlia, KademliaConfig
 from overlays.kademlia.neighbors import CHOOSE, FULL, LEFT, NEAREST, PROTOCOL, KademliaNeighbors, Leave, Take
 from overlays.kademlia.space import place_of_key
 from peer.dispatch import receive
+from peer.errors import UsageError
 from peer.fake import FakeEnv, FakeWire
 from peer.machine import SECOND, Build, Env, Link, Machine, Message, Peer, PeerInfo, upon
 
@@ -154,6 +155,18 @@ def test_a_taker_that_leaves_is_let_go() -> None:
     bench.hear(9, Leave(LEFT))
     assert bench.neighbors == [] and bench.machine.takers == {} and bench.env.holds == {}
     assert bench.witness.heard == [("up", 9), ("down", 9)]
+
+
+def test_a_farewell_of_a_stranger_is_nothing() -> None:
+    bench = Bench()
+    bench.up(9)
+    bench.hear(9, Leave(LEFT))
+    assert bench.machine.refused == {}
+
+
+def test_no_links_at_all_are_refused() -> None:
+    with pytest.raises(UsageError, match="links is 0"):
+        Bench(links=0)
 
 
 def test_a_lost_neighbour_is_replaced_at_once_by_somebody_else() -> None:

@@ -639,8 +639,17 @@ def test_a_node_that_stops_has_no_timer_left() -> None:
 
 
 @pytest.mark.parametrize(
-    "config", [{"id": b"short"}, {"k": 0}, {"k": 65}, {"alpha": 0}, {"patience": 0}, {"tries": 0}, {"life": 0}]
+    "config",
+    [
+        *({"id": b"short"}, {"id": "a" * 20}, {"id": 5}, {"k": 0}, {"k": 65}, {"k": "x"}, {"alpha": 0}, {"patience": 0}),
+        *({"patience": 0.5}, {"tries": 0}, {"life": 0}, {"values": -1}, {"value_bytes": 0}),
+    ],
 )
 def test_a_config_that_cannot_work_is_refused(config: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="kademlia"):
         KademliaUdpConfig(**config)
+
+
+def test_a_key_that_is_no_text_in_utf8_is_refused() -> None:
+    with pytest.raises(UsageError, match="UTF-8"):
+        digest("\ud800")

@@ -334,6 +334,19 @@ async def test_names_become_addresses_of_the_same_family() -> None:
         await resolve([("::1", 5)], like="0.0.0.0")
 
 
+@pytest.mark.parametrize("places", [("127.0.0.1", 9), ["127.0.0.1:9"], "127.0.0.1:9", [None], [(None, 9)], [("a", 1, 2)]])
+async def test_what_is_no_list_of_places_is_refused_with_an_example(places: Any) -> None:
+    with pytest.raises(UsageError, match="such as"):
+        await resolve(places, like="0.0.0.0")
+
+
+@pytest.mark.parametrize("port", ["5", None, 1.5])
+async def test_a_port_that_is_no_number_is_refused(port: Any) -> None:
+    with pytest.raises(UsageError, match="a port is a whole number"):
+        async with open_datagram(Echo, host=HERE, port=port):
+            pass
+
+
 async def test_a_datagram_over_the_limit_is_garbage() -> None:
     with trio.fail_after(DEADLINE), socket.socket(type=socket.SOCK_DGRAM) as sock:
         async with open_datagram(Echo, host=HERE) as node:
