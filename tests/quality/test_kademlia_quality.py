@@ -104,7 +104,7 @@ def scene(crashed: float = 0.0) -> Scenario:
 def test_kadpubsub_reaches_all_subscribers_and_nobody_else(tmp_path: Path) -> None:
     scenario = scene()
     note_replay(command(scenario))
-    figures = run(scenario, trace=tmp_path / "trace")["figures"]
+    figures = run(scenario, trace=tmp_path / "trace")
     assert figures["reliability"] == 1
     assert figures["false_positives"] == 0
     assert figures["payload_per_delivery"] == pytest.approx(1, abs=0.01)
@@ -116,4 +116,4 @@ def test_kadpubsub_reaches_all_subscribers_and_nobody_else(tmp_path: Path) -> No
 def test_kadpubsub_reaches_the_survivors_of_a_crash_of_a_fifth() -> None:
     scenario = scene(0.2)
     note_replay(command(scenario))
-    assert run(scenario)["figures"]["reliability"] > 0.999
+    assert run(scenario)["reliability"] > 0.999
