@@ -126,11 +126,6 @@ class Table:
                 _add(found, buckets[number].items(), place, count, but)
         return found
 
-    @property
-    def depth(self) -> int:
-        """Of the deepest bucket; -1 without contacts."""
-        return max(self.buckets, default=-1)
-
 
 def _add(found: list[Peer], entries: Iterable[tuple[Peer, int]], place: int, count: int, but: Peer | None) -> None:
     near = sorted((there ^ place, peer) for peer, there in entries if peer != but)

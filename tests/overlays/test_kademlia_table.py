@@ -122,7 +122,7 @@ def test_the_nearest_are_exact_in_any_table_for_any_place_count_and_exception(da
 
 def test_an_empty_table_has_no_nearest_and_no_depth() -> None:
     table = Table(0, 20, 8)
-    assert (table.nearest(table.mine, 20), len(table), list(table), table.depth) == ([], 0, [], -1)
+    assert (table.nearest(table.mine, 20), len(table), list(table)) == ([], 0, [])
 
 
 def test_the_one_to_leave_out_costs_no_place_in_the_answer() -> None:
@@ -235,16 +235,6 @@ def test_a_flood_of_newcomers_does_not_wash_out_those_that_stay() -> None:
     for peer in range(200, 3_000):
         table.see(peer)
     assert first and all(list(table.buckets[number]) == peers for number, peers in first.items())
-
-
-def test_the_depth_is_that_of_the_deepest_bucket() -> None:
-    table = Table(0, 4, 0)
-    for bucket in (2, 0, 5):
-        table.see(peers_in(table, bucket, 1)[0])
-        assert table.depth == max(table.buckets)
-    assert table.depth == 5
-    table.drop(peers_in(table, 5, 1)[0])
-    assert table.depth == 2
 
 
 class Model:
