@@ -7,7 +7,7 @@
                 ...
 
 A newcomer subscribes first and then asks up to ANSWERS neighbours for the recent lines, so that nothing falls between the
-two; a neighbour that came to the room only now is asked again. An announcement is due after a period, and sooner where a
+two; one that gave nothing is asked again when it is heard there. An announcement is due after a period, and sooner where a
 neighbour or a member is new, so that newcomers soon know who is here.
 
 Asks below: `pubsub.api` and streams of `peer.host`. Promises above: at the end all rooms have been told farewell.
@@ -36,9 +36,8 @@ from peer.frame import Frames
 from peer.link import Stream
 from pubsub.api import PubSub
 from pubsub.defaults import LISTEN, STACK
-from pubsub.message import Publication
 from pubsub.signing import Signing
-from pubsub.subscription import Subscription
+from pubsub.subscription import Message, Subscription
 
 log = logging.getLogger("weft.chat")
 
@@ -130,7 +129,7 @@ class Presence:
         self.over = trio.Event()
         self.due: Milliseconds = 0
         self.announced: Milliseconds = 0
-        self.asked: dict[str, bool] = {}  # neighbours, and whether they answered
+        self.asked: dict[str, int | None] = {}  # neighbours, and how many lines they gave; None: no true answer
 
     def hurry(self, now: Milliseconds) -> None:
         """Announce soon, but not all at once with the others."""
@@ -257,20 +256,19 @@ class Chat:
         """Until cancelled; what has come by then is heard all the same, such as one's own words before a farewell."""
         try:
             async for message in messages:
-                self._heard(presence, message.publication)
+                self._heard(presence, message)
         finally:
             messages.close()
             with trio.CancelScope(shield=True):  # never waits, since nothing more comes
                 async for message in messages:
-                    self._heard(presence, message.publication)
+                    self._heard(presence, message)
 
-    def _heard(self, presence: Presence, publication: Publication) -> None:
-        events = presence.room.heard(publication, now())
-        for event in events:
-            if isinstance(event, Came) and event.peer != self.node.peer:
-                if presence.asked.get(event.peer):  # it may have answered before it was here; who forged is not asked again
-                    del presence.asked[event.peer]
-                presence.hurry(now())
+    def _heard(self, presence: Presence, message: Message) -> None:
+        if presence.asked.get(message.source) == 0:  # then it was not yet here, or had no answer of its own neighbours
+            del presence.asked[message.source]
+        events = presence.room.heard(message.publication, now())
+        if any(isinstance(event, Came) and event.peer != self.node.peer for event in events):
+            presence.hurry(now())
         self._tell(events)
 
     async def _pulse(self, presence: Presence) -> None:
@@ -290,16 +288,16 @@ class Chat:
         while True:
             asked = presence.asked = {peer: presence.asked[peer] for peer in self._neighbors if peer in presence.asked}
             for peer in self._neighbors:
-                if peer not in asked and sum(asked.values()) < ANSWERS:
-                    asked[peer] = False
+                if peer not in asked and sum(bool(lines) for lines in asked.values()) < ANSWERS:
+                    asked[peer] = None
                     asked[peer] = await self._recall(presence.room, peer)
             await trio.sleep(TICK_S)
 
-    async def _recall(self, room: Room, peer: str) -> bool:
-        """Take what the neighbour remembers of the room; false where it gave no true answer."""
+    async def _recall(self, room: Room, peer: str) -> int | None:
+        """Take what the neighbour remembers of the room, and count it; None where it gave no true answer."""
         history = wire.History(room.name, self._signing)
         found: list[Said] = []
-        answered = False
+        lines = None
         try:
             with trio.move_on_after(HISTORY_S):
                 async with await self.node.host.open_stream(peer, [wire.HISTORY]) as stream:
@@ -308,8 +306,7 @@ class Chat:
                     while data := await stream.receive_some():
                         for publication in history.feed(data):
                             found += room.recalled(publication, now())
-                    history.finish()
-                    answered = True
+                    lines = history.finish()
         except PeerError as error:
             log.info("%s gave a bad history of %s: %s", peer, room.name, error)
             self._tell([Refused(room.name, peer, str(error))])
@@ -317,7 +314,7 @@ class Chat:
             log.debug("%s gave no history of %s: %s", peer, room.name, error)
         found.sort(key=lambda said: said.line)
         self._tell(found)
-        return answered
+        return lines
 
     async def _publish(self, room: str, message: wire.AnyMessage) -> None:
         await self.node.publish(wire.topic_of(room), wire.encode(message))

@@ -163,8 +163,10 @@ class History:
             raise PeerError(f"a history of more than {COUNT} lines")
         yield from map(self._entry, entries)
 
-    def finish(self) -> None:
+    def finish(self) -> int:
+        """The number of lines."""
         self._frames.finish()
+        return self._count
 
     def _entry(self, data: bytes) -> Publication:
         try:

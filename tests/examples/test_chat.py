@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from examples.chat import room as rooms
 from examples.chat import web, wire
 from examples.chat.__main__ import main
-from examples.chat.app import Chat, ChatConfig, Feed, Missed, Refused, open_chat
+from examples.chat.app import Chat, ChatConfig, Feed, Missed, Refused, now, open_chat
 from examples.chat.room import Came, Renamed, Room, Said, Went, short
 from examples.chat.terminal import Editor, columns, harmless
 from examples.chat.wire import Bye, Here, Say
@@ -456,6 +456,23 @@ async def test_a_neighbour_that_enters_later_is_asked_again(open_chats: Open) ->
     assert texts(late, "garden") == []
     await middle.enter("garden")
     await until(lambda: texts(middle, "garden") == texts(late, "garden") == ["flowers"])
+
+
+async def test_a_neighbour_that_knew_nothing_yet_is_asked_again() -> None:
+    answers = [b"", b"", entry(say(BOB, "flowers", 1))]
+
+    async def answer(stream: Stream) -> None:
+        await stream.send_all(answers.pop(0))
+
+    with trio.fail_after(DEADLINE_S):
+        async with PubSub.open(APART, listen=HERE) as friend:
+            friend.host.handle(wire.HISTORY, answer)
+            config = ChatConfig(name="ada", join=friend.addresses, listen=HERE, stack=APART)
+            async with open_chat(config) as ada:
+                while texts(ada) != ["flowers"]:
+                    await friend.publish(wire.topic_of("lobby"), wire.encode(Here(sent=now(), name="friend", every=5)))
+                    await trio.sleep(0.05)
+    assert answers == []
 
 
 async def lie(data: bytes, stream: Stream) -> None:
