@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import deque
 from collections.abc import Generator
 
@@ -13,6 +14,12 @@ hypothesis.settings.load_profile("weft")
 
 REPLAY: deque[str] = deque(maxlen=8)
 """The last runs of the test at hand."""
+
+
+def pytest_configure() -> None:
+    """Whoever starts the tests in the background may have them, and what they start, ignore Ctrl-C."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def note_replay(line: str) -> None:

@@ -551,14 +551,6 @@ def test_trio_does_not_wait_for_itself_through_the_portal(portal: Portal[str]) -
         portal.call(inside)
 
 
-@pytest.fixture(autouse=True)
-def interruptible() -> Iterator[None]:
-    """Whoever starts the tests in the background may have them ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def interrupt_when(log: Log, what: str) -> None:
     """What Ctrl-C does to the main thread, once it is known to wait."""
 
