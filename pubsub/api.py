@@ -271,7 +271,7 @@ class PubSub:
             await trio.sleep(PATIENCE_S)
 
     def _unsent(self) -> int:
-        return max(map(self.router.env.backlog, self.router.overlay.everyone), default=0)
+        return max(map(self.router.env.backlog, self.router.reached), default=0)
 
     def stats(self) -> dict[str, int]:
         """What there is now, and what has happened since the node was opened."""

@@ -53,6 +53,7 @@ class Router(Machine):
 
     pending_limit = 1_024  # a guess: a second of a slow validator at a thousand messages a second
     pending_topic = 256  # of them, of one topic: a guess
+    QUEUE_FULL = "validation queue full"
 
     def __init__(self, env: Env, overlay: Overlay, app: App, role: Role = Role.PEER) -> None:
         super().__init__(env)
@@ -99,6 +100,11 @@ class Router(Machine):
         publication = Publication(MessageId(self.env.me, epoch, sequence), topic, data, order, attributes)
         return self.signing.sign(publication) if self.signing is not None else publication
 
+    @property
+    def reached(self) -> tuple[Peer, ...]:
+        """To whom it sends."""
+        return self.overlay.everyone
+
     def unplaced(self) -> int:
         """Bytes published here that wait until it is known where they go, and for no link."""
         return 0
@@ -114,6 +120,9 @@ class Router(Machine):
         self._in_force(interest)
 
     def _leave(self, interest: Interest) -> None: ...
+    def _genuine(self, sender: Peer, publication: Publication) -> None:
+        """The first copy is its author's; validation comes next."""
+
     def _spread(self, publication: Publication) -> None: ...
     def _forward(self, publication: Publication, sender: Peer) -> None:
         """Called once for each message that validation accepted, before it is delivered."""
@@ -142,11 +151,16 @@ class Router(Machine):
         elif self.signing is not None and (problem := self.signing.problem(publication)) is not None:
             self._refuse(sender, publication, hops, problem)
             self._forged(publication)
-        elif not self.app.validates:
+        else:
+            self._genuine(sender, publication)
+            self._validate(sender, publication, hops)
+
+    def _validate(self, sender: Peer, publication: Publication, hops: int | None) -> None:
+        if not self.app.validates:
             self._accepted(sender, publication, hops)
         elif self._overrun(waiting := self.waiting.get(publication.topic, 0)):
             self.refused += 1
-            self._refuse(sender, publication, hops, "validation queue full")
+            self._refuse(sender, publication, hops, self.QUEUE_FULL)
         else:
             self.pending += 1
             self.waiting[publication.topic] = waiting + 1

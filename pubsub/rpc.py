@@ -76,7 +76,9 @@ class RpcCodec:
     def unpack(self, frame: bytes) -> Sequence[Message]:
         if len(frame) > self.limit:
             raise PeerError(f"a frame of {len(frame)} bytes is over the limit of {self.limit}")
-        rpc = parse(rpc_pb2.RPC, frame)
+        return self._parts(parse(rpc_pb2.RPC, frame))
+
+    def _parts(self, rpc: rpc_pb2.RPC) -> list[Message]:
         if len(rpc.subscriptions) > SUBSCRIPTIONS:
             raise PeerError(f"{len(rpc.subscriptions)} subscriptions in one RPC")
         if len(rpc.publish) > PUBLICATIONS:
@@ -89,13 +91,12 @@ class RpcCodec:
     def _encoded(self, msg: Message) -> bytes:
         """One message as a field of an RPC; an RPC is its fields one after the other."""
         if isinstance(msg, Subscriptions):
-            options = [rpc_pb2.RPC.SubOpts(subscribe=joined, topicid=topic) for joined, topic in msg.changes]
-            return b"".join(_field(SUBSCRIPTIONS_TAG, option.SerializeToString()) for option in options)
+            return b"".join(subscription(*change) for change in msg.changes)
         assert isinstance(msg, Publication)
         found = self._cache.get(id(msg))
         if found is not None and found[0] is msg:
             return found[1]
-        encoded = _field(PUBLISH_TAG, self._message(msg).SerializeToString())
+        encoded = field(PUBLISH_TAG, self._message(msg).SerializeToString())
         if len(encoded) > self.limit:
             raise UsageError(f"a message of {len(encoded)} bytes is over the frame limit of {self.limit}")
         if len(self._cache) >= CACHED:
@@ -173,7 +174,11 @@ def _unmarked(data: bytes) -> tuple[Marked, bytes]:
     return PLAIN, data
 
 
-def _field(tag: bytes, data: bytes) -> bytes:
+def subscription(joined: bool, topic: str) -> bytes:
+    return field(SUBSCRIPTIONS_TAG, rpc_pb2.RPC.SubOpts(subscribe=joined, topicid=topic).SerializeToString())
+
+
+def field(tag: bytes, data: bytes) -> bytes:
     return tag + uvarint(len(data)) + data
 
 

@@ -7,14 +7,16 @@ Bounds: `limit` ids in all.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from peer.errors import UsageError
-from peer.machine import SECOND, MessageId
+from peer.machine import SECOND
 
 LIMIT = 1 << 16
 TTL = 120 * SECOND  # as in libp2p's pub/sub
 
 
-class Seen(set[MessageId]):
+class Seen(set[Hashable]):
     """`key in seen` may miss what only the older generation holds; `note` decides."""
 
     __slots__ = ("limit", "old", "ttl", "until")
@@ -26,9 +28,9 @@ class Seen(set[MessageId]):
         self.limit = limit
         self.ttl = ttl
         self.until = ttl
-        self.old: frozenset[MessageId] = frozenset()
+        self.old: frozenset[Hashable] = frozenset()
 
-    def note(self, key: MessageId, now: int) -> bool:
+    def note(self, key: Hashable, now: int) -> bool:
         """Remember an id; false when it was known already."""
         if now >= self.until or len(self) >= self.limit // 2:
             self._turn(now)
@@ -36,6 +38,9 @@ class Seen(set[MessageId]):
             return False
         self.add(key)
         return True
+
+    def has(self, key: Hashable) -> bool:
+        return key in self or key in self.old
 
     def _turn(self, now: int) -> None:
         """The younger generation becomes the older, unless it is too old for that too."""

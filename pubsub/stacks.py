@@ -21,6 +21,8 @@ from overlays.xbot import XBot, XBotConfig
 from peer.errors import UsageError
 from peer.machine import Build, Env, Machine, Peer, Rng
 from pubsub.flood import Flood
+from pubsub.gossipsub.config import GossipSubConfig
+from pubsub.gossipsub.router import GossipSub
 from pubsub.kadpubsub import KadPubSub, KadPubSubConfig
 from pubsub.ordering.order import Order
 from pubsub.plumtree import Plumtree, PlumtreeConfig
@@ -226,6 +228,10 @@ def _build_flood(env: Env, overlay: Overlay, app: App, options: Options) -> Rout
     return Flood(env, overlay, app, announce=bool(options["announce"]))
 
 
+def _build_gossipsub(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
+    return GossipSub(env, overlay, app, _config(GossipSubConfig, options))
+
+
 def _build_plumtree(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
     return Plumtree(env, overlay, app, _config(PlumtreeConfig, options))
 
@@ -244,5 +250,6 @@ OVERLAYS = {
 ROUTERS = {
     "flood": RouterKind({"announce": False}, {"announce": True}, Flood.protocols, _build_flood),
     "plumtree": RouterKind(asdict(PlumtreeConfig()), {}, Plumtree.protocols, _build_plumtree),
+    "gossipsub": RouterKind(asdict(GossipSubConfig()), {}, GossipSub.protocols, _build_gossipsub),
     "kadpubsub": RouterKind(asdict(KadPubSubConfig()), {}, KadPubSub.protocols, _build_kadpubsub, ("kademlia",)),
 }

@@ -1,0 +1,44 @@
+"""Scores by name, for options that are plain text: a ready set, and what is to be different in it.
+
+    score = "filecoin"
+    score_with = "invalid_weight=0, graylist=-500"
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from difflib import get_close_matches
+from functools import lru_cache
+
+from peer.errors import UsageError
+from pubsub.gossipsub.score_config import DEFAULT, ETHEREUM, FILECOIN, PeerScore, ScoreConfig, Thresholds, TopicScore
+
+SCORES: dict[str, ScoreConfig | None] = {"default": DEFAULT, "ethereum": ETHEREUM, "filecoin": FILECOIN, "off": None}
+PARTS = {"peer": PeerScore, "topic": TopicScore, "thresholds": Thresholds}
+NUMBERS = {each.name: (part, type(each.default)) for part, kind in PARTS.items() for each in fields(kind)}
+
+
+@lru_cache(maxsize=64)
+def named_score(name: str, changes: str = "") -> ScoreConfig | None:
+    """One for all nodes of a simulation; None where nothing is scored."""
+    if name not in SCORES:
+        raise UsageError(f"score is {name!r}; choose one of: {', '.join(SCORES)}")
+    config = SCORES[name]
+    for text in filter(None, map(str.strip, changes.split(","))):
+        if config is None:
+            raise UsageError(f"score_with is {changes!r}, but score is off")
+        key, sign, value = (word.strip() for word in text.partition("="))
+        config = _changed(config, key, value if sign else "")
+    return config
+
+
+def _changed(config: ScoreConfig, key: str, value: str) -> ScoreConfig:
+    part, kind = NUMBERS.get(key, ("", str))
+    if kind not in (int, float):
+        near = get_close_matches(key, NUMBERS, 1)
+        raise UsageError(f"score_with: {key!r} is no number of a score{f' (did you mean {near[0]}?)' if near else ''}")
+    try:
+        number = kind(value)
+    except ValueError:
+        raise UsageError(f"score_with: {key} is {value!r}; it must be a number, as in {key}=1") from None
+    return replace(config, **{part: replace(getattr(config, part), **{key: number})})
