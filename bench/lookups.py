@@ -122,7 +122,7 @@ class Field:
 
     def _look(self, key: bytes, paths: int, found: list[Found]) -> None:
         machine = self.someone()
-        machine._run(Query(machine, key, FindNode(key), partial(self._judge, machine, found), paths=paths))
+        machine.asked.run(Query(machine, key, FindNode(key), partial(self._judge, machine, found), paths=paths))
 
     def _judge(self, machine: Kademlia, found: list[Found], query: Query) -> None:
         got, place, k = query.lookup.nearest, query.place, self.config.k

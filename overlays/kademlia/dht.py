@@ -11,16 +11,17 @@ P. Maymounkov, D. Mazières, IPTPS 2002, on the wire of libp2p's kad-dht. What t
 
 Below it asks for: `Env.request`, and links that are told. Above it promises: lookups, values, providers and a sample; those in
 `joined` are called each time that a join has ended.
-Bounds: the table's, the records'; QUERIES at a time, the others wait; CHECKS of contacts; timers: three, and two a question.
+Bounds: the table's, the records'; QUERIES that others asked for at a time, the rest wait; CHORES of its own beside them, where
+what waits is a key of each; CHECKS of contacts; timers: three, and two a question.
 """
 
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 
@@ -29,11 +30,13 @@ from overlays.kademlia.query import Query
 from overlays.kademlia.records import VALIDATORS, RecordLimits, Records, Validator, validator_of
 from overlays.kademlia.space import PREFIX, key_in_bucket, name_of, place_of, place_of_key, topic_key
 from overlays.kademlia.table import Table
+from overlays.kademlia.turns import Turns
 from overlays.kademlia.wire import KEY_LIMIT, kad
 from peer.errors import PeerError, UsageError
 from peer.machine import MS, SECOND, Codec, Env, Link, Machine, Message, Peer, PeerInfo, Reply, Timer, answers, upon
 
 QUERIES = 32
+CHORES = 16  # a guess: as many values as may be kept are stored again well within `republish_every`
 CHECKS = 16
 HOUR = 3_600 * SECOND
 TOLD = 64  # providers in an answer
@@ -41,6 +44,7 @@ LONGEST = 2**32 - 1  # seconds, in a record
 LATELY = 60 * SECOND  # who was heard from since needs no check; a guess
 
 Infos = Sequence[PeerInfo]
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -109,9 +113,11 @@ class Kademlia(Machine):
         self.asking: dict[Peer, None] = {}  # checks under way
         self.checked: dict[int, int] = {}  # when each bucket's oldest was checked last
         self.refreshed: dict[int, int] = {}  # when a lookup went into each bucket last
-        self.running: dict[Query, None] = {}
-        self.queued: deque[Query] = deque()
-        self.beginning = False
+        self.asked = Turns(QUERIES)
+        self.upkeep = Turns(CHORES, self._next_chore)
+        self.thin: dict[int, None] = {}  # buckets to be looked into
+        self.due: dict[bytes, None] = {}  # keys whose value is to be stored again
+        self.untold: dict[bytes, None] = {}  # keys that this node provides, to be told again
         self.mine: dict[bytes, tuple[bytes, int]] = {}  # value, and until when
         self.provided: dict[bytes, None] = {}
         self.joined: list[Callable[[], None]] = []
@@ -134,8 +140,8 @@ class Kademlia(Machine):
 
     def stop(self) -> None:
         self.stopped = True
-        for query in self.running:
-            query.abandon()
+        self.asked.stop()
+        self.upkeep.stop()
         for timer in self.timers.values():
             timer.cancel()
 
@@ -166,7 +172,7 @@ class Kademlia(Machine):
         if "retry" in self.timers:
             self.timers.pop("retry").cancel()
         start = dict.fromkeys((*self.contacts, *self.table.nearest(self.table.mine, self.config.k)))
-        self._run(Query(self, self.name, FindNode(self.name), self._has_looked, tuple(start)))
+        self.upkeep.run(Query(self, self.name, FindNode(self.name), self._has_looked, tuple(start)))
 
     def _has_looked(self, query: Query) -> None:
         self.joining = False
@@ -176,9 +182,9 @@ class Kademlia(Machine):
             return
         self.has_joined = True
         self.pause = self.config.first_retry
-        for number in range(self._outer()):
-            if len(self.table.buckets.get(number, ())) < self.config.few:
-                self._refresh_bucket(number)
+        few = [n for n in range(self._outer()) if len(self.table.buckets.get(n, ())) < self.config.few]
+        self.thin |= dict.fromkeys(few)
+        self.upkeep.go_on()
         for heard in list(self.joined):
             heard()
 
@@ -187,7 +193,7 @@ class Kademlia(Machine):
     def lookup(self, key: bytes, done: Callable[[Infos], None], paths: int | None = None) -> None:
         """The k nearest to a key that answered, this node not among them; nearest first."""
         self._check_key(key)
-        self._run(Query(self, key, FindNode(key), lambda query: done(query.nearest), paths=paths))
+        self.asked.run(Query(self, key, FindNode(key), lambda query: done(query.nearest), paths=paths))
 
     def put(self, key: bytes, value: bytes, ttl: int, done: Callable[[int], None]) -> None:
         """Store with the k nearest, and again until `ttl` is over; `done` hears how many took it."""
@@ -199,10 +205,10 @@ class Kademlia(Machine):
             raise UsageError(f"the validator of {key[:40]!r} refuses this value")
         until = self.env.now() + ttl
         self.mine[key] = (value, until)
-        self._store(key, value, until, done)
+        self.asked.run(self._storing(key, value, until, done))
 
-    def _store(self, key: bytes, value: bytes, until: int, done: Callable[[int], None]) -> None:
-        self._run(Query(self, key, FindNode(key), lambda query: self._place(key, value, until, query.lookup.nearest, done)))
+    def _storing(self, key: bytes, value: bytes, until: int, done: Callable[[int], None]) -> Query:
+        return Query(self, key, FindNode(key), lambda query: self._place(key, value, until, query.lookup.nearest, done))
 
     def _place(self, key: bytes, value: bytes, until: int, nearest: Sequence[Peer], done: Callable[[int], None]) -> None:
         place, record = place_of_key(key), self._record(key, value, until)
@@ -223,7 +229,7 @@ class Kademlia(Machine):
             found[self.env.me] = self._record(key, own.value, own.expires)
         query = Query(self, key, GetValue(key), lambda query: self._found(query, found, done), paths=paths)
         query.take = partial(self._take_value, found)
-        self._run(query)
+        self.asked.run(query)
 
     def _take_value(self, found: dict[Peer, Record], query: Query, peer: Peer, msg: Message) -> None:
         assert isinstance(msg, GetValue)
@@ -255,7 +261,10 @@ class Kademlia(Machine):
         """
         self._check_key(key)
         self.provided[key] = None
-        self._run(Query(self, key, FindNode(key), lambda query: self._tell(key, query.lookup.nearest, done)))
+        self.asked.run(self._telling(key, done))
+
+    def _telling(self, key: bytes, done: Callable[[int], None] | None = None) -> Query:
+        return Query(self, key, FindNode(key), lambda query: self._tell(key, query.lookup.nearest, done))
 
     def withdraw(self, key: bytes) -> None:
         """Those who were told forget by themselves."""
@@ -276,7 +285,7 @@ class Kademlia(Machine):
         found = {info.peer: info for info in self.records.providers_of(key, self.env.now())[:n]}
         query = Query(self, key, GetProviders(key), lambda query: done(list(found.values())[:n]), paths=paths)
         query.take = partial(self._take_providers, found, n)
-        self._run(query)
+        self.asked.run(query)
 
     def _take_providers(self, found: dict[Peer, PeerInfo], n: int, query: Query, peer: Peer, msg: Message) -> None:
         assert isinstance(msg, GetProviders)
@@ -443,51 +452,52 @@ class Kademlia(Machine):
         if self.has_joined or len(self.table):
             self._join()
             since = self.env.now() - self.config.refresh_every
-            for number in range(self._outer()):
-                if self.refreshed.get(number, -1) <= since:
-                    self._refresh_bucket(number)
+            self.thin |= dict.fromkeys(n for n in range(self._outer()) if self.refreshed.get(n, -1) <= since)
+            self.upkeep.go_on()
 
     def _outer(self) -> int:
         """Buckets that are beyond the k nearest; the others are filled by looking the own place up."""
         nearest = self.table.nearest(self.table.mine, self.config.k)
         return min(PREFIX, self.table.bucket_of_peer(nearest[-1])) if len(nearest) == self.config.k else 0
 
-    def _refresh_bucket(self, number: int) -> None:
-        key = key_in_bucket(self.table.mine, number, self.env.rng)
-        self._run(Query(self, key, FindNode(key), _nothing))
-
     def _republish(self) -> None:
+        """What is left from last time is done with the rest: each key is in there once."""
         now = self.env.now()
         self.records.sweep(now)
         self.mine = {key: (value, until) for key, (value, until) in self.mine.items() if until > now}
-        since = now - self.config.republish_every
-        held = {key: (stored.value, stored.expires) for key, stored in self.records.values.items() if stored.refreshed <= since}
-        for key, (value, until) in (held | self.mine).items():
-            self._store(key, value, until, _nothing)
-        for key in self.provided:
-            self.provide(key)
+        self.due |= dict.fromkeys(key for key in self.records.values if self._to_store(key) is not None)
+        self.due |= dict.fromkeys(self.mine)
+        self.untold |= self.provided
+        self.upkeep.go_on()
 
-    # Queries.
+    def _next_chore(self) -> Query | None:
+        """What a lookup is to be made for now; as thousands may be due, none is made before its turn."""
+        if self.thin:
+            key = key_in_bucket(self.table.mine, _first(self.thin), self.env.rng)
+            return Query(self, key, FindNode(key), _nothing)
+        while self.due:
+            if (found := self._to_store(key := _first(self.due))) is not None:
+                return self._storing(key, *found, _nothing)
+        while self.untold:
+            if (key := _first(self.untold)) in self.provided:
+                return self._telling(key)
+        return None
 
-    def _run(self, query: Query) -> None:
-        self.queued.append(query)
-        self._begin_queued()
+    def _to_store(self, key: bytes) -> tuple[bytes, int] | None:
+        """The value and until when, where it is the own one or nobody has stored it here lately."""
+        now = self.env.now()
+        if key in self.mine:
+            return self.mine[key] if self.mine[key][1] > now else None
+        held = self.records.stored(key, now)
+        if held is None or held.refreshed > now - self.config.republish_every:
+            return None
+        return held.value, held.expires
 
-    def over(self, query: Query) -> None:
-        del self.running[query]
-        self._begin_queued()
+    # Asking peers.
 
-    def _begin_queued(self) -> None:
-        """In a loop: without contacts a query ends as it begins, and thousands may wait."""
-        if self.beginning:
-            return
-        self.beginning = True
-        while self.queued and len(self.running) < QUERIES and not self.stopped:
-            query = self.queued.popleft()
-            self.running[query] = None
-            self.refreshed[self.table.bucket_of(query.place)] = self.env.now()
-            query.begin()
-        self.beginning = False
+    def goes_to(self, place: int) -> None:
+        """A lookup begins."""
+        self.refreshed[self.table.bucket_of(place)] = self.env.now()
 
     def ask(self, peer: Peer, msg: Message, heard: Callable[[Peer, Message], None], failed: Callable[[Peer, str], None]) -> None:
         self.env.request(peer, msg, self.config.patience, heard, partial(self._ask_again, msg, heard, failed))
@@ -537,3 +547,10 @@ class Told:
 
 
 def _nothing(*_: object) -> None: ...
+
+
+def _first(waiting: dict[Key, None]) -> Key:
+    """Taken out."""
+    first = next(iter(waiting))
+    del waiting[first]
+    return first

@@ -16,6 +16,7 @@ from peer.machine import Message, Peer, PeerInfo, Timer
 
 if TYPE_CHECKING:
     from overlays.kademlia.dht import Kademlia
+    from overlays.kademlia.turns import Turns
 
 Question: TypeAlias = FindNode | GetValue | GetProviders
 Take: TypeAlias = "Callable[[Query, Peer, Message], None]"
@@ -24,7 +25,7 @@ Take: TypeAlias = "Callable[[Query, Peer, Message], None]"
 class Query:
     """`take` sees each answer; it may stop the lookup. `start` are asked first, by default the nearest that are known."""
 
-    __slots__ = ("_dht", "_done", "_paths", "_question", "_start", "_timers", "key", "lookup", "place", "take")
+    __slots__ = ("_dht", "_done", "_paths", "_question", "_start", "_timers", "_turns", "key", "lookup", "place", "take")
 
     def __init__(
         self,
@@ -45,8 +46,10 @@ class Query:
         self.place = place_of_key(key)
         self.take: Take | None = None
 
-    def begin(self) -> None:
+    def begin(self, turns: Turns) -> None:
         dht, config = self._dht, self._dht.config
+        dht.goes_to(self.place)
+        self._turns = turns
         start = self._start if self._start is not None else dht.table.nearest(self.place, config.k)
         self.lookup = Lookup(dht.env.me, self.place, start, config.k, config.alpha, self._paths)
         self._step()
@@ -65,9 +68,9 @@ class Query:
         for peer in self.lookup.next():
             self._timers[peer] = env.after(config.slow, self._lags, peer)
             self._dht.ask(peer, self._question, self._heard, self._failed)
-        if self.lookup.done and self in self._dht.running:
+        if self.lookup.done and self in self._turns.running:
             self.abandon()
-            self._dht.over(self)
+            self._turns.over(self)
             self._done(self)
 
     def _heard(self, peer: Peer, msg: Message) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from overlays.kademlia.dht import CHECKS, LATELY, QUERIES, TOLD, Kademlia, KademliaConfig
+from overlays.kademlia.dht import CHECKS, CHORES, LATELY, QUERIES, TOLD, Kademlia, KademliaConfig
 from overlays.kademlia.messages import PROTOCOL, AddProvider, FindNode, GetProviders, GetValue, Ping, PutValue, Record
 from overlays.kademlia.records import RecordLimits, Validator
 from overlays.kademlia.space import BITS, name_of, place_of, place_of_key, topic_key
@@ -503,7 +503,7 @@ def test_of_an_answer_no_more_than_k_names_are_taken() -> None:
     bench.machine.lookup(b"key", lambda _: None)
     [request] = bench.asked()
     bench.answer(request, *range(100, 200))
-    [query] = bench.machine.running
+    [query] = bench.machine.asked.running
     assert set(query.lookup.owner) - {0, 1} == {100, 101, 102, 103}
 
 
@@ -539,7 +539,7 @@ def test_lookups_beyond_the_limit_wait_for_those_before_them() -> None:
     bench.up(1)
     for number in range(QUERIES + 3):
         bench.machine.lookup(b"key %d" % number, lambda _, number=number: ended.append(number))  # type: ignore[misc]
-    assert len(bench.machine.running) == QUERIES and len(bench.machine.queued) == 3
+    assert len(bench.machine.asked.running) == QUERIES and len(bench.machine.asked.waiting) == 3
     first, *_ = requests = bench.asked()
     assert len(requests) == QUERIES
     bench.answer(first)
@@ -548,7 +548,7 @@ def test_lookups_beyond_the_limit_wait_for_those_before_them() -> None:
     for request in (*requests[1:], next_):
         bench.answer(request)
     bench.settle()
-    assert sorted(ended) == list(range(QUERIES + 3)) and not bench.machine.running and not bench.machine.queued
+    assert sorted(ended) == list(range(QUERIES + 3)) and not bench.machine.asked.running and not bench.machine.asked.waiting
 
 
 def test_thousands_of_lookups_that_wait_end_in_turn_when_the_last_contact_is_lost() -> None:
@@ -566,7 +566,7 @@ def test_a_lookup_with_more_paths_takes_one_share_of_the_start_for_each() -> Non
     bench = Bench()
     bench.up(1, 2, 3)
     bench.machine.lookup(b"key", lambda _: None, paths=3)
-    [query] = bench.machine.running
+    [query] = bench.machine.asked.running
     assert len(query.lookup.paths) == 3
 
 
@@ -836,6 +836,52 @@ def test_the_publisher_stores_its_value_again_until_its_time_is_over() -> None:
     assert turns == [1, 1, 0, 0] and bench.machine.mine == {}
 
 
+def holder_of(count: int) -> tuple[Bench, list[bytes]]:
+    """Its turn to store so many values again has just come."""
+    bench, keys = Bench(config=replace(STILL, republish_every=100 * SECOND)), [b"key %d" % number for number in range(count)]
+    bench.up(1)
+    for key in keys:
+        bench.ask(5, PutValue(key, Record(key, b"1")))
+    while not bench.machine.upkeep.running:
+        bench.env.advance(SECOND)
+    return bench, keys
+
+
+def test_a_lookup_that_is_asked_for_does_not_wait_for_values_that_are_stored_again() -> None:
+    bench, _ = holder_of(500)
+    ended: list[Any] = []
+    assert len(bench.machine.due) == 500 - CHORES and len(bench.asked()) == CHORES
+    bench.machine.lookup(b"wanted", ended.append)
+    [request] = bench.asked()
+    assert request.msg == FindNode(b"wanted")
+    bench.answer(request)
+    assert len(ended) == 1 and len(bench.machine.due) == 500 - CHORES
+
+
+def test_of_many_values_each_is_stored_again_by_a_few_lookups_at_a_time_though_users_never_stop_asking() -> None:
+    bench, keys = holder_of(200)
+    for number in range(2 * QUERIES):
+        bench.machine.lookup(b"user %d" % number, lambda _: None)
+    stored: list[bytes] = []
+    while requests := bench.asked():
+        assert len(bench.machine.upkeep.running) <= CHORES and not bench.machine.upkeep.waiting
+        for request in requests:
+            if isinstance(request.msg, PutValue):
+                stored.append(request.msg.key)
+                request.reply(request.msg)
+            elif isinstance(request.msg, FindNode) and request.msg.key in keys:
+                bench.answer(request)  # nobody answers the users
+    assert sorted(stored) == sorted(keys)
+
+
+def test_a_value_that_another_stored_while_it_waited_for_its_turn_is_not_stored_again() -> None:
+    bench, keys = holder_of(CHORES + 2)
+    spared, left = bench.machine.due
+    bench.ask(1, PutValue(spared, Record(spared, b"1")))
+    stored = {request.msg.key for request in bench.settle() if isinstance(request.msg, PutValue)}
+    assert stored == {*keys} - {spared} and left in stored
+
+
 # Providers.
 
 
@@ -1063,8 +1109,9 @@ class Siege:
         table, records = machine.table, machine.records
         assert all(len(bucket) <= machine.config.k for bucket in table.buckets.values())
         assert all(len(waiting) <= machine.config.spares for waiting in table.waiting.values())
-        assert len(machine.running) <= QUERIES and len(machine.asking) <= CHECKS
-        assert not machine.queued or len(machine.running) == QUERIES
+        for turns, most in ((machine.asked, QUERIES), (machine.upkeep, CHORES)):
+            assert len(turns.running) <= most and (not turns.waiting or len(turns.running) == most)
+        assert len(machine.asking) <= CHECKS and len(machine.upkeep.waiting) <= 1
         assert len(records.values) <= 3 and records.held <= 120 and len(records.providers) <= 2
         assert all(len(known) <= 4 for known in records.providers.values())
         assert all(b"x" not in stored.value for key, stored in records.values.items() if key.startswith(b"/new/"))
