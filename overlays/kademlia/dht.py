@@ -32,7 +32,7 @@ from overlays.kademlia.space import PREFIX, key_in_bucket, name_of, place_of, pl
 from overlays.kademlia.table import Table
 from overlays.kademlia.turns import Turns
 from overlays.kademlia.wire import KEY_LIMIT, kad
-from peer.errors import PeerError, UsageError
+from peer.errors import PeerError, Refused, UsageError
 from peer.machine import MS, SECOND, Codec, Env, Link, Machine, Message, Peer, PeerInfo, Reply, Timer, answers, upon
 
 QUERIES = 32
@@ -214,7 +214,7 @@ class Kademlia(Machine):
         place, record = place_of_key(key), self._record(key, value, until)
         if self._is_near(place, nearest):
             self._keep(record)
-        told = Told(len(nearest), done)
+        told = Told(record, len(nearest), done)
         for peer in nearest:
             self.ask(peer, PutValue(key, record), told.yes, told.no)
         if not nearest:
@@ -325,14 +325,18 @@ class Kademlia(Machine):
 
     @answers(PutValue)
     def put_value(self, sender: Peer, msg: PutValue, reply: Reply) -> None:
-        """A value that is not valid is its sender's fault; one that is no better than what is held is taken as said."""
+        """A value that is not valid is its sender's fault; one that is no better than what is held is taken as said.
+
+        An echo says that it is kept, so where there is no room for it there is none.
+        """
         self._heard_from(sender)
         key, value = msg.key, msg.record.value
         if not key or msg.record.key != key or not self._acceptable(key, value):
             raise PeerError(f"a value that does not fit its key {key[:40]!r}")
         held = self.records.stored(key, self.env.now())
-        if held is None or validator_of(self.validators, key).best(key, [value, held.value]) == value:
-            self._keep(msg.record)
+        better = held is None or validator_of(self.validators, key).best(key, [value, held.value]) == value
+        if better and not self._keep(msg.record):
+            raise Refused("no room for the value")
         reply(msg)
 
     @answers(GetProviders)
@@ -370,10 +374,11 @@ class Kademlia(Machine):
     def _record(self, key: bytes, value: bytes, until: int) -> Record:
         return Record(key, value, ttl=min(LONGEST, max(1, (until - self.env.now()) // SECOND)))
 
-    def _keep(self, record: Record) -> None:
-        """For as long as its author wants at most: who stores it again later tells how much of that is left."""
+    def _keep(self, record: Record) -> bool:
+        """Whether there was room. For as long as its author wants at most: who stores it again tells how much of that is left."""
         now, life = self.env.now(), self.config.value_ttl
-        self.records.put(record.key, record.value, now, now + (min(life, record.ttl * SECOND) if record.ttl else life))
+        expires = now + (min(life, record.ttl * SECOND) if record.ttl else life)
+        return self.records.put(record.key, record.value, now, expires)
 
     # The table.
 
@@ -521,11 +526,12 @@ class Kademlia(Machine):
 
 
 class Told:
-    """Counts who took a value, and says so when all have answered."""
+    """Counts who took a value, and says so when all have answered. An echo of another value says that it was not taken."""
 
-    __slots__ = ("_done", "_left", "_taken")
+    __slots__ = ("_done", "_left", "_record", "_taken")
 
-    def __init__(self, left: int, done: Callable[[int], None]) -> None:
+    def __init__(self, record: Record, left: int, done: Callable[[int], None]) -> None:
+        self._record = record
         self._left = left
         self._taken = 0
         self._done = done
@@ -534,7 +540,7 @@ class Told:
         if not isinstance(msg, PutValue):
             self._settled()
             raise PeerError(f"{type(msg).__name__} in answer to PutValue")
-        self._taken += 1
+        self._taken += (msg.record.key, msg.record.value) == (self._record.key, self._record.value)
         self._settled()
 
     def no(self, peer: Peer, reason: str) -> None:

@@ -17,7 +17,7 @@ from overlays.kademlia.records import RecordLimits, Validator
 from overlays.kademlia.space import BITS, name_of, place_of, place_of_key, topic_key
 from overlays.kademlia.wire import KEY_LIMIT
 from peer.dispatch import ask, receive
-from peer.errors import PeerError, UsageError
+from peer.errors import PeerError, Refused, UsageError
 from peer.fake import FakeEnv, FakeRequest, FakeWire
 from peer.machine import SECOND, Build, Link, Message, Peer, PeerInfo
 
@@ -680,6 +680,40 @@ def test_a_value_taken_is_echoed_and_told_to_who_asks() -> None:
     assert bench.ask(6, GetValue(b"/new/other")).record is None
 
 
+def test_a_value_for_which_there_is_no_room_is_not_echoed_and_its_sender_is_not_to_blame() -> None:
+    bench = Bench(limits=RecordLimits(values=1))
+    near, far = sorted((KEY, b"/new/other"), key=lambda key: place_of_key(key) ^ bench.machine.table.mine)
+    bench.ask(5, PutValue(near, Record(near, b"1")))
+    with pytest.raises(Refused, match="no room"):
+        bench.ask(5, PutValue(far, Record(far, b"1")))
+    assert [*bench.machine.records.values] == [near]
+
+
+def test_on_the_wire_only_those_who_had_room_count_as_having_taken_a_value() -> None:
+    wire, taken = FakeWire(codec=True), list[int]()
+    network(wire, 5, STILL)
+    for number in (2, 3):
+        full = machine(wire, number).records
+        full.limits = RecordLimits(values=0)
+    machine(wire, 4).put(KEY, b"value", DAY, taken.append)
+    wire.run(SECOND)
+    assert taken == [2] and wire.errors == [] and holders(wire, KEY) == [0, 1, 4]
+
+
+def test_an_echo_of_another_value_says_that_the_value_was_not_taken() -> None:
+    bench, taken = Bench(), list[int]()
+    bench.up(1, 2, 3)
+    bench.machine.put(KEY, b"value", SECOND, taken.append)
+    answers = iter([Record(KEY, b"value"), Record(KEY, b"another"), Record(b"", b"")])
+    while requests := bench.asked():
+        for request in requests:
+            if isinstance(request.msg, PutValue):
+                request.reply(PutValue(KEY, next(answers)))
+            else:
+                bench.answer(request)
+    assert taken == [1]
+
+
 def test_a_value_no_better_than_the_one_held_changes_nothing() -> None:
     bench = Bench()
     bench.ask(5, PutValue(KEY, Record(KEY, b"2")))
@@ -1064,7 +1098,11 @@ class Siege:
                 kind = type(what)
                 if kind in bench.machine.answerers:
                     replies: list[Message] = []
-                    ask(bench.machine, number, what, replies.append)
+                    try:
+                        ask(bench.machine, number, what, replies.append)
+                    except Refused:
+                        assert kind is PutValue and replies == []
+                        return
                     assert [type(reply) for reply in replies] == [kind]
                 else:
                     receive(bench.machine, number, what)
