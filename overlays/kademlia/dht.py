@@ -276,7 +276,7 @@ class Kademlia(Machine):
             for peer in nearest:
                 self.env.send(peer, AddProvider(key, (me,)))
             if self._is_near(place_of_key(key), nearest):
-                self.records.provide(key, me, self.env.now(), self.env.now() + self.config.provider_ttl)
+                self.records.provide(key, me, self.env.now() + self.config.provider_ttl)
         if done is not None:
             done(len(nearest))
 
@@ -356,7 +356,7 @@ class Kademlia(Machine):
         for info in msg.providers:
             if info.peer == sender:
                 self._learn(info)
-                self.records.provide(msg.key, info, self.env.now(), self.env.now() + self.config.provider_ttl)
+                self.records.provide(msg.key, info, self.env.now() + self.config.provider_ttl)
 
     def _closer(self, key: bytes, sender: Peer) -> tuple[PeerInfo, ...]:
         info = self.env.info

@@ -269,5 +269,5 @@ async def test_providers_told_by_one_side_are_found_by_the_other(language: str) 
         assert (await found_by(two, text))[one.peer] >= places(one.addrs)
 
         alone = topic_key("weft/alone")
-        second.dht.records.provide(alone, third.dht.env.info(third.host.peer), 0, second.dht.env.now() + HOUR)
+        second.dht.records.provide(alone, third.dht.env.info(third.host.peer), second.dht.env.now() + HOUR)
         assert third.place in (await found_by(two, "floodsub:weft/alone"))[third.peer]

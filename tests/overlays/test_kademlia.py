@@ -937,6 +937,15 @@ def test_providers_and_their_keys_are_bounded_and_so_is_an_answer() -> None:
     assert len(bench.ask(9, GetProviders(KEY)).providers) == TOLD
 
 
+def test_one_peer_cannot_fill_all_keys_with_itself() -> None:
+    bench = Bench(limits=RecordLimits(keys=100, provided=40))
+    for number in range(1_000):
+        receive(bench.machine, 1, AddProvider(b"spam %d" % number, info(1)))
+    receive(bench.machine, 2, AddProvider(KEY, info(2)))
+    assert bench.ask(9, GetProviders(KEY)).providers == info(2)
+    assert len(bench.machine.records.providers) == 41
+
+
 def test_who_provides_tells_the_k_nearest_by_a_message_without_an_answer_and_again_until_it_withdraws() -> None:
     bench, told = Bench(config=replace(STILL, republish_every=100 * SECOND)), list[int]()
     bench.up(*range(1, 30))

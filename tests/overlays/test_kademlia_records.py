@@ -136,15 +136,15 @@ def test_a_value_that_finds_no_room_costs_none_of_the_farther_ones_either_nor_th
 def test_the_provider_heard_from_last_comes_first_and_each_once() -> None:
     kept = records()
     for peer in (1, 2, 3, 1):
-        assert kept.provide(b"key", PeerInfo(peer, (f"/memory/{peer}",)), 0, LATER)
+        assert kept.provide(b"key", PeerInfo(peer, (f"/memory/{peer}",)), LATER)
     assert [info.peer for info in kept.providers_of(b"key", 0)] == [1, 3, 2]
     assert kept.providers_of(b"other", 0) == []
 
 
 def test_a_provider_is_told_of_until_its_time_is_over() -> None:
     kept = records()
-    kept.provide(b"key", PeerInfo(1), 0, LATER)
-    kept.provide(b"key", PeerInfo(2), 0, 2 * LATER)
+    kept.provide(b"key", PeerInfo(1), LATER)
+    kept.provide(b"key", PeerInfo(2), 2 * LATER)
     assert [info.peer for info in kept.providers_of(b"key", LATER)] == [2]
     kept.sweep(LATER)
     assert list(kept.providers[b"key"]) == [2]
@@ -154,15 +154,45 @@ def test_a_provider_is_told_of_until_its_time_is_over() -> None:
 
 def test_providers_of_a_key_are_bounded_and_those_there_have_the_older_right() -> None:
     kept = records(providers=2)
-    assert [kept.provide(b"key", PeerInfo(peer), 0, LATER) for peer in (1, 2, 3, 1)] == [True, True, False, True]
+    assert [kept.provide(b"key", PeerInfo(peer), LATER) for peer in (1, 2, 3, 1)] == [True, True, False, True]
     assert [info.peer for info in kept.providers_of(b"key", 0)] == [1, 2]
 
 
 def test_keys_with_providers_are_bounded_and_room_is_made_only_by_time() -> None:
     kept = records(keys=2)
-    assert [kept.provide(key, PeerInfo(1), 0, LATER) for key in (b"a", b"b", b"c", b"a")] == [True, True, False, True]
+    assert [kept.provide(key, PeerInfo(1), LATER) for key in (b"a", b"b", b"c", b"a")] == [True, True, False, True]
     kept.sweep(LATER)
-    assert kept.provide(b"c", PeerInfo(1), LATER, 2 * LATER)
+    assert kept.provide(b"c", PeerInfo(1), 2 * LATER)
+
+
+def test_one_peer_that_tells_of_ever_more_keys_keeps_its_newest_and_leaves_room_for_others() -> None:
+    kept = records(keys=10, provided=4)
+    for key in KEYS[:30]:
+        assert kept.provide(key, PeerInfo(1), LATER)
+    assert list(kept.providers) == KEYS[26:30]
+    assert all(kept.provide(key, PeerInfo(peer), LATER) for peer, key in enumerate(KEYS[30:36], start=2))
+    assert len(kept.providers) == 10
+
+
+def test_a_key_told_of_again_is_not_the_oldest_of_its_peer_and_what_is_over_leaves_room() -> None:
+    kept = records(provided=2)
+    for key in (b"a", b"b", b"a", b"c"):
+        kept.provide(key, PeerInfo(1), LATER)
+    assert sorted(kept.providers) == [b"a", b"c"]
+    kept.sweep(LATER)
+    for key in (b"d", b"e"):
+        kept.provide(key, PeerInfo(1), 2 * LATER)
+    assert sorted(kept.providers) == [b"d", b"e"]
+
+
+def test_a_key_for_which_there_is_no_room_costs_its_peer_none_of_those_it_has() -> None:
+    kept = records(keys=2, provided=1)
+    kept.provide(b"a", PeerInfo(1), LATER)
+    kept.provide(b"a", PeerInfo(2), LATER)
+    kept.provide(b"b", PeerInfo(3), LATER)
+    assert not kept.provide(b"c", PeerInfo(1), LATER)
+    assert [info.peer for info in kept.providers_of(b"a", 0)] == [2, 1]
+    assert kept.provide(b"c", PeerInfo(3), LATER) and list(kept.providers) == [b"a", b"c"]
 
 
 # Any use.
@@ -178,17 +208,19 @@ ACTIONS = st.one_of(
 @given(st.lists(ACTIONS, max_size=80))
 @settings(max_examples=100)
 def test_whatever_is_stored_the_limits_hold_and_the_bytes_are_counted_right(actions: list[tuple[str, int, int]]) -> None:
-    kept, now = records(values=5, bytes=30, value=10, keys=4, providers=3), 0
+    kept, now = records(values=5, bytes=30, value=10, keys=4, providers=3, provided=2), 0
     for action, number, other in actions:
         match action:
             case "put":
                 taken = kept.put(KEYS[number], bytes(other), now, now + LATER)
                 assert taken == (KEYS[number] in kept.values and kept.values[KEYS[number]].value == bytes(other))
             case "provide":
-                kept.provide(KEYS[number], PeerInfo(other), now, now + LATER)
+                kept.provide(KEYS[number], PeerInfo(other), now + LATER)
             case _:
                 now += number
                 kept.sweep(now)
         assert kept.held == sum(len(stored.value) for stored in kept.values.values()) <= 30
         assert len(kept.values) <= 5 and len(kept.providers) <= 4
         assert all(0 < len(known) <= 3 for known in kept.providers.values())
+        told = [(peer, key) for key, known in kept.providers.items() for peer in known]
+        assert all(sum(peer == other for other, _ in told) <= 2 for peer in range(10))
