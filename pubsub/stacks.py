@@ -5,6 +5,7 @@ A new protocol is one line here. An option's default gives its type; what is all
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
@@ -54,7 +55,7 @@ class OverlayKind:
 class RouterKind:
     """`live` are the defaults that differ on a real network, where peers of other libraries may be.
 
-    `over` are the overlays that have what it needs; none means all.
+    `over` are the overlays that have what it needs; none means all. `config` is made of the options, and refuses wrong ones.
     """
 
     defaults: Options
@@ -62,6 +63,7 @@ class RouterKind:
     protocols: Sequence[str]
     build: Callable[[Env, Overlay, App, Options], Router]
     over: Sequence[str] = ()
+    config: Callable[..., object] | None = None
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,8 @@ def find(name: str, overlay: Options, router: Options, *, live: bool = False) ->
 def check(name: str, overlay: Options, router: Options, nodes: int) -> None:
     stack = find(name, overlay, router)
     stack.overlay.check(stack.overlay_options, nodes)
+    if stack.router.config is not None:
+        _config("router", stack.router.config, stack.router_options)
 
 
 def names() -> list[str]:
@@ -160,8 +164,13 @@ def _build_static(env: Callable[[], Env], contacts: Contacts, options: Options, 
     return [Static(env(), contacts, protocols)]
 
 
-def _config(kind: Callable[..., Config], options: Options) -> Config:
-    shared: Config = _shared(kind, tuple(options.items()))
+def _config(layer: str, kind: Callable[..., Config], options: Options) -> Config:
+    """A config's error names its field, after its own name; here that is a key of the layer."""
+    try:
+        shared: Config = _shared(kind, tuple(options.items()))
+    except UsageError as error:
+        said = re.fullmatch(r"(?:\w+: )?((\w+)\b.*)", str(error), re.DOTALL)
+        raise UsageError(f"{layer}.{said[1]}" if said is not None and said[2] in options else str(error)) from None
     return shared
 
 
@@ -172,7 +181,7 @@ def _shared(kind: Callable[..., object], options: tuple[tuple[str, Option], ...]
 
 
 def _check_hyparview(options: Options, nodes: int) -> None:
-    _config(HyParViewConfig, options)
+    _config("overlay", HyParViewConfig, options)
 
 
 def _introduce_hyparview(options: Options, nodes: int, rng: Rng, at_once: bool) -> Sequence[Contacts]:
@@ -185,19 +194,21 @@ def _admit_hyparview(options: Options, live: Sequence[int], rng: Rng) -> Contact
 
 
 def _build_hyparview(env: Callable[[], Env], contacts: Contacts, options: Options, protocols: Sequence[str]) -> Below:
-    return [HyParView(env(), contacts, _config(HyParViewConfig, options))]
+    return [HyParView(env(), contacts, _config("overlay", HyParViewConfig, options))]
 
 
 def _check_xbot(options: Options, nodes: int) -> None:
-    _config(XBotConfig, options)
+    _config("overlay", XBotConfig, options)
 
 
 def _build_xbot(env: Callable[[], Env], contacts: Contacts, options: Options, protocols: Sequence[str]) -> Below:
-    return [XBot(env(), contacts, _config(XBotConfig, options))]
+    return [XBot(env(), contacts, _config("overlay", XBotConfig, options))]
 
 
 def _check_kademlia(options: Options, nodes: int) -> None:
     _kademlia_config(options)
+    if not options["server"]:
+        raise UsageError("overlay.server is false; all nodes of a scenario have the same options, and clients alone cannot talk")
     if int(options["links"]) < 1:
         raise UsageError(f"overlay.links is {options['links']}; it must be at least 1")
 
@@ -215,11 +226,11 @@ def _build_kademlia(env: Callable[[], Env], contacts: Contacts, options: Options
 
 
 def _kademlia_config(options: Options) -> KademliaConfig:
-    return _config(KademliaConfig, {name: value for name, value in options.items() if name != "links"})
+    return _config("overlay", KademliaConfig, {name: value for name, value in options.items() if name != "links"})
 
 
 def _build_kadpubsub(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
-    return KadPubSub(env, overlay, app, _config(KadPubSubConfig, options))
+    return KadPubSub(env, overlay, app, _config("router", KadPubSubConfig, options))
 
 
 def _build_flood(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
@@ -227,7 +238,7 @@ def _build_flood(env: Env, overlay: Overlay, app: App, options: Options) -> Rout
 
 
 def _build_plumtree(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
-    return Plumtree(env, overlay, app, _config(PlumtreeConfig, options))
+    return Plumtree(env, overlay, app, _config("router", PlumtreeConfig, options))
 
 
 OVERLAYS = {
@@ -243,6 +254,8 @@ OVERLAYS = {
 
 ROUTERS = {
     "flood": RouterKind({"announce": False}, {"announce": True}, Flood.protocols, _build_flood),
-    "plumtree": RouterKind(asdict(PlumtreeConfig()), {}, Plumtree.protocols, _build_plumtree),
-    "kadpubsub": RouterKind(asdict(KadPubSubConfig()), {}, KadPubSub.protocols, _build_kadpubsub, ("kademlia",)),
+    "plumtree": RouterKind(asdict(PlumtreeConfig()), {}, Plumtree.protocols, _build_plumtree, config=PlumtreeConfig),
+    "kadpubsub": RouterKind(
+        asdict(KadPubSubConfig()), {}, KadPubSub.protocols, _build_kadpubsub, ("kademlia",), KadPubSubConfig
+    ),
 }
