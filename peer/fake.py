@@ -295,10 +295,10 @@ class WireEnv(FakeEnv):
             self.wire._release(self.node, peer)
 
     def twin(self, link: WireLink) -> WireEnv | None:
-        """The Env at the other end whose machine speaks this one's protocol."""
+        """The Env at the other end whose machine speaks this one's protocol, and serves."""
         others = link.other(self.node)
         machine = twin(self.machine, others.machines)
-        return next((env for env in others.envs if env.machine is machine), None)
+        return next((env for env in others.envs if env.machine is machine and machine.serves), None)
 
     def _fired(self, action: Callable[..., None], args: tuple[Any, ...]) -> None:
         if self.node.alive:

@@ -81,6 +81,10 @@ class Parcel:
         self.number = number
 
     @property
+    def comes_back(self) -> bool:
+        return self.role in ("reply", "refuse")
+
+    @property
     def lane(self) -> Lane:
         return self.msg.lane
 

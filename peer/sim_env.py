@@ -40,9 +40,16 @@ class SimTimer:
 
 
 class Deaf(Machine):
-    """Stands for the machine that a peer does not have: takes nothing. Its Env is the sender's."""
+    """Stands for the machine that a peer does not have: takes nothing. Its Env is the sender's.
 
-    __slots__ = ()
+    Or for one that does not serve, the `asker`: to that belongs only what comes back to it.
+    """
+
+    __slots__ = ("asker",)
+
+    def __init__(self, env: SimEnv, asker: Machine | None) -> None:
+        super().__init__(env)
+        self.asker = asker
 
 
 class SimEnv:

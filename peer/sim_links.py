@@ -291,9 +291,12 @@ class Links:
         """See `peer.network.Half.ears`."""
         _, ears = self._agreement(node, peer)
         heard = all(ear == port for port, ear in enumerate(ears) if node.shape[port][0])
-        if heard and len(ears) == len(peer.machines):
+        if heard and len(ears) == len(peer.machines) and all(machine.serves for machine in peer.machines):
             return peer.machines  # shared by all links between equal stacks
-        return [peer.machines[ear] if ear >= 0 else Deaf(node.envs[port]) for port, ear in enumerate(ears)]
+        return [self._ear(env, peer.machines[ear] if ear >= 0 else None) for env, ear in zip(node.envs, ears, strict=True)]
+
+    def _ear(self, env: SimEnv, twin: Machine | None) -> Machine:
+        return twin if twin is not None and twin.serves else Deaf(env, twin)
 
     def blame(self, half: Half, error: PeerError) -> None:
         """The one place where a peer's fault costs a link."""
