@@ -28,7 +28,7 @@ import msgspec
 from overlays.kademlia.messages import PROTOCOL, AddProvider, FindNode, GetProviders, GetValue, Ping, PutValue, Record
 from overlays.kademlia.query import Query
 from overlays.kademlia.records import VALIDATORS, RecordLimits, Records, Validator, validator_of
-from overlays.kademlia.space import PREFIX, key_in_bucket, name_of, place_of, place_of_key, topic_key
+from overlays.kademlia.space import PREFIX, key_in_bucket, name_of, named, place_of, place_of_key, topic_key
 from overlays.kademlia.table import Table
 from overlays.kademlia.turns import Turns
 from overlays.kademlia.wire import KEY_LIMIT, kad
@@ -313,8 +313,13 @@ class Kademlia(Machine):
 
     @answers(FindNode)
     def find_node(self, sender: Peer, msg: FindNode, reply: Reply) -> None:
+        """Who is looked for is named even if it is in no table, as clients are, or nobody could find these."""
         self._heard_from(sender)
-        reply(FindNode(msg.key, self._closer(msg.key, sender)))
+        closer, peer = self._closer(msg.key, sender), named(msg.key, self.env.me)
+        if peer is not None and peer not in (sender, self.env.me) and peer not in self.table:
+            itself = self.env.info(peer)
+            closer = (itself, *closer) if itself.addresses else closer
+        reply(FindNode(msg.key, closer))
 
     @answers(GetValue)
     def get_value(self, sender: Peer, msg: GetValue, reply: Reply) -> None:

@@ -267,6 +267,17 @@ def test_an_answer_names_the_k_nearest_but_not_the_asker() -> None:
         assert reply == FindNode(b"key", info(*others[: STILL.k]))
 
 
+def test_who_is_looked_for_is_named_first_if_it_is_known_though_it_is_in_no_table() -> None:
+    bench = Bench()
+    bench.up(*range(1, 20))
+    bench.env.learn(client := PeerInfo(77, ("/memory/77",)))
+    first, *others = bench.ask(9, FindNode(name_of(77))).closer
+    assert first == client and len(others) == STILL.k
+    for sender, key in ((77, name_of(77)), (9, name_of(78)), (9, b"key"), (9, name_of(5)), (9, name_of(0))):
+        told = [each.peer for each in bench.ask(sender, FindNode(key)).closer]
+        assert 77 not in told and len({*told}) == STILL.k
+
+
 def test_an_answer_says_where_the_peers_are() -> None:
     bench = Bench()
     there = PeerInfo(5, ("/ip4/192.0.2.1/tcp/4001",))
