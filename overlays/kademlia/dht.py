@@ -25,6 +25,7 @@ from typing import TypeVar
 
 import msgspec
 
+from overlays.claims import learn
 from overlays.kademlia.messages import PROTOCOL, AddProvider, FindNode, GetProviders, GetValue, Ping, PutValue, Record
 from overlays.kademlia.query import Query
 from overlays.kademlia.records import VALIDATORS, RecordLimits, Records, Validator, validator_of
@@ -152,7 +153,7 @@ class Kademlia(Machine):
     def restore(self, state: bytes) -> None:
         known = msgspec.msgpack.decode(state, type=tuple[PeerInfo, ...])
         for info in known:
-            self._learn(info)
+            learn(self.env, info)
         self.contacts = tuple(dict.fromkeys((*self.contacts, *(info.peer for info in known))))
 
     def _each(self, action: Callable[[], None], period: int, delay: int) -> None:
@@ -292,7 +293,7 @@ class Kademlia(Machine):
         for info in msg.providers[:TOLD]:
             if info.peer not in found and len(found) < n:
                 found[info.peer] = info
-                self._learn(info)
+                learn(self.env, info)
         if len(found) >= n:
             query.lookup.stopped = True
 
@@ -360,7 +361,7 @@ class Kademlia(Machine):
         self._heard_from(sender)
         for info in msg.providers:
             if info.peer == sender:
-                self._learn(info)
+                learn(self.env, info)
                 self.records.provide(msg.key, info, self.env.now() + self.config.provider_ttl)
 
     def _closer(self, key: bytes, sender: Peer) -> tuple[PeerInfo, ...]:
@@ -433,7 +434,7 @@ class Kademlia(Machine):
         far = self._distance_of_kth()
         for info in msg.closer[: self.config.k]:
             if info.peer not in self.table and info.peer != self.env.me and self._distance(info.peer, self.table.mine) < far:
-                self._learn(info)
+                learn(self.env, info)
                 self._check(info.peer)
 
     def _unchecked(self, peer: Peer, reason: str) -> None:
@@ -520,10 +521,6 @@ class Kademlia(Machine):
             failed(peer, reason)
         else:
             self.env.request(peer, msg, self.config.patience, heard, failed)
-
-    def _learn(self, info: PeerInfo) -> None:
-        if info.addresses or info.record is not None:
-            self.env.learn(info)
 
     def _check_key(self, key: bytes) -> None:
         if not 0 < len(key) <= KEY_LIMIT:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from overlays.claims import learn
 from overlays.kademlia.lookup import Lookup
 from overlays.kademlia.messages import FindNode, GetProviders, GetValue
 from overlays.kademlia.space import place_of_key
@@ -83,7 +84,7 @@ class Query:
         assert isinstance(msg, FindNode | GetValue | GetProviders)
         closer = msg.closer[: self._dht.config.k]
         for info in closer:
-            self._dht._learn(info)
+            learn(self._dht.env, info)
         self.lookup.heard(peer, [info.peer for info in closer])
         self._dht._heard_from(peer)
         if self.take is not None:
