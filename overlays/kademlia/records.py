@@ -122,10 +122,6 @@ class Records:
                 held -= len(self.values[gone[-1]].value)
         return gone
 
-    def get(self, key: bytes, now: int) -> bytes | None:
-        stored = self.stored(key, now)
-        return stored.value if stored is not None else None
-
     def stored(self, key: bytes, now: int) -> Stored | None:
         stored = self.values.get(key)
         return stored if stored is not None and stored.expires > now else None

@@ -75,7 +75,8 @@ class Weft:
                         return info
 
     def value(self, key: bytes) -> bytes | None:
-        return self.dht.records.get(key, self.dht.env.now())
+        stored = self.dht.records.stored(key, self.dht.env.now())
+        return stored.value if stored is not None else None
 
     def forget(self) -> None:
         records = self.dht.records

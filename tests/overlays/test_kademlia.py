@@ -108,6 +108,10 @@ class Bench:
             every += self.settle()
         return every
 
+    def held(self, key: bytes) -> bytes | None:
+        stored = self.machine.records.stored(key, self.env.now())
+        return stored.value if stored is not None else None
+
     @property
     def known(self) -> list[Peer]:
         return sorted(self.machine.table)
@@ -625,7 +629,7 @@ def test_who_is_one_of_the_nearest_itself_keeps_the_value_too_and_a_client_does_
     near.up(1, 2)
     near.machine.put(KEY, b"value", SECOND, print)
     near.settle()
-    assert near.machine.records.get(KEY, 0) == b"value"
+    assert near.held(KEY) == b"value"
     client = Bench(config=replace(STILL, server=False))
     client.up(1, 2)
     client.machine.put(KEY, b"value", SECOND, lambda taken: None)
@@ -729,9 +733,9 @@ def test_a_value_no_better_than_the_one_held_changes_nothing() -> None:
     bench = Bench()
     bench.ask(5, PutValue(KEY, Record(KEY, b"2")))
     assert bench.ask(6, PutValue(KEY, Record(KEY, b"1"))) == PutValue(KEY, Record(KEY, b"1"))
-    assert bench.machine.records.get(KEY, 0) == b"2"
+    assert bench.held(KEY) == b"2"
     bench.ask(7, PutValue(KEY, Record(KEY, b"3")))
-    assert bench.machine.records.get(KEY, 0) == b"3"
+    assert bench.held(KEY) == b"3"
 
 
 def test_a_value_expires_after_its_time() -> None:
@@ -784,7 +788,7 @@ def test_what_is_held_here_counts_and_is_corrected_when_it_is_older() -> None:
     assert found == [b"1"]
     bench.up(1)
     get(bench, {1: b"2"}, found)
-    assert found == [b"1", b"2"] and bench.machine.records.get(KEY, 0) == b"2"
+    assert found == [b"1", b"2"] and bench.held(KEY) == b"2"
 
 
 def test_values_that_are_not_valid_or_under_another_key_are_not_found() -> None:
@@ -1219,7 +1223,7 @@ def machine(wire: FakeWire, number: int) -> Kademlia:
 
 
 def holders(wire: FakeWire, key: bytes) -> list[int]:
-    return [node.me for node in wire.nodes if machine(wire, node.me).records.get(key, wire.now) is not None]
+    return [node.me for node in wire.nodes if machine(wire, node.me).records.stored(key, wire.now) is not None]
 
 
 def nearest_of(peers: Sequence[int], key: bytes, k: int, but: int | None = None) -> list[int]:
