@@ -17,7 +17,8 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-from overlays.kademlia.dht import Kademlia, KademliaConfig
+from overlays.kademlia.config import KademliaConfig
+from overlays.kademlia.dht import Kademlia
 from overlays.kademlia.messages import FindNode, GetProviders, GetValue
 from overlays.kademlia.query import Query
 from overlays.kademlia.space import place_of, place_of_key

@@ -14,7 +14,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from overlays import graphs
 from overlays.hyparview import HyParView, HyParViewConfig
-from overlays.kademlia.dht import Kademlia, KademliaConfig
+from overlays.kademlia.config import KademliaConfig
+from overlays.kademlia.dht import Kademlia
 from overlays.kademlia.neighbors import KademliaNeighbors
 from overlays.overlay import Overlay
 from overlays.static import Static

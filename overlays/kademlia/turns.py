@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from overlays.kademlia.query import Query
+
+Key = TypeVar("Key")
 
 
 class Turns:
@@ -55,3 +57,10 @@ class Turns:
         if self.waiting:
             return self.waiting.popleft()
         return self._chore() if self._chore is not None else None
+
+
+def first_of(waiting: dict[Key, None]) -> Key:
+    """Taken out."""
+    first = next(iter(waiting))
+    del waiting[first]
+    return first

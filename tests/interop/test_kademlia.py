@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import trio
 
-from overlays.kademlia.dht import Kademlia, KademliaConfig
+from overlays.kademlia.config import KademliaConfig
+from overlays.kademlia.dht import Kademlia
 from overlays.kademlia.messages import Record
 from overlays.kademlia.space import topic_key
 from peer.driver import run_stack

@@ -11,9 +11,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from overlays.kademlia.dht import CHECKS, CHORES, LATELY, QUERIES, TOLD, Kademlia, KademliaConfig
+from overlays.kademlia.config import TOLD, KademliaConfig
+from overlays.kademlia.dht import Kademlia
 from overlays.kademlia.messages import PROTOCOL, AddProvider, FindNode, GetProviders, GetValue, Ping, PutValue, Record
 from overlays.kademlia.records import RecordLimits, Validator
+from overlays.kademlia.routing import CHECKS, CHORES, LATELY, QUERIES
 from overlays.kademlia.space import BITS, name_of, place_of, place_of_key, topic_key
 from overlays.kademlia.wire import KEY_LIMIT
 from peer.dispatch import ask, receive

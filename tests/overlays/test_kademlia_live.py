@@ -9,7 +9,8 @@ from typing import Any
 
 import trio
 
-from overlays.kademlia.dht import Kademlia, KademliaConfig
+from overlays.kademlia.config import KademliaConfig
+from overlays.kademlia.dht import Kademlia
 from overlays.kademlia.messages import PROTOCOL, FindNode
 from overlays.kademlia.space import place_of, place_of_key
 from peer.driver import Driver, run_stack
