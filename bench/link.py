@@ -31,6 +31,7 @@ from statistics import median
 from types import TracebackType
 from typing import Any
 
+from bench.child import command
 from bench.link_sides import SIZE, part_of
 from bench.show import Report
 from peer.errors import UsageError, WeftError
@@ -151,7 +152,7 @@ def _count(name: str, messages: int) -> int:
 
 
 def _command(name: str, python: str | None) -> list[str]:
-    return [str(python), "-I", str(RIVAL)] if CASES[name].rival else [sys.executable, "-m", "bench.link_sides"]
+    return [str(python), "-I", str(RIVAL)] if CASES[name].rival else command("bench.link_sides")
 
 
 def _once(name: str, messages: int, command: Sequence[str], *, profiled: bool = False) -> dict[str, Any]:

@@ -14,7 +14,6 @@ is so much slower, and the rate is one that it can hold.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from typing import Any
 
 import msgspec
 
+from bench.child import command
 from bench.link import Child, py_libp2p
 from bench.live_side import LIMIT_S, NUMBER, Plan, part_of
 from bench.show import Report
@@ -153,8 +153,8 @@ def profile_rows(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _once(name: str, plan: Plan, python: str | None) -> dict[str, Any]:
-    command = [sys.executable, "-m", "bench.live_side"] if CASES[name].stack else [str(python), "-I", str(RIVAL)]
-    with Child([*command, msgspec.json.encode(plan).decode()]) as child:
+    words = command("bench.live_side") if CASES[name].stack else [str(python), "-I", str(RIVAL)]
+    with Child([*words, msgspec.json.encode(plan).decode()]) as child:
         run = child.hear()
     if not (run["burst"]["deliveries"] and run["paced"]["deliveries"]):
         raise WeftError(f"{name}: nothing was delivered")

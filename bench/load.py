@@ -21,6 +21,7 @@ from typing import Any
 
 import trio
 
+from bench.child import command
 from bench.link import Child
 from bench.link_sides import say
 from bench.show import Report
@@ -72,7 +73,7 @@ def bench_load(links: int, seconds: float, every: float, *, progress: Report | N
 
 
 def _child(*words: object) -> Child:
-    return Child([sys.executable, "-m", "bench.load", *map(str, words)])
+    return Child([*command("bench.load"), *map(str, words)])
 
 
 def _result(

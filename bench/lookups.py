@@ -6,7 +6,8 @@ very nearest comes first, `exact` how often all is right; `hops` are the questio
 many nodes a minute crash, each replaced by a new one; a lookup that its node did not live to see is left out. Values are stored
 before half of the nodes crash, and asked for after. A liar answers every question with other liars, those nearest to the key,
 and keeps nothing; `honest` is how often the nearest honest node is among those found, by one path and by several. Whom a node
-joins through is honest: who knows liars alone is lost.
+joins through is honest: who knows liars alone is lost. Since each lie sorts all liars, their network has MISLED nodes at most,
+and says how many it has: `nodes_with_liars`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-from overlays.kademlia.dht import Kademlia, KademliaConfig
+from overlays.kademlia.config import KademliaConfig
+from overlays.kademlia.dht import Kademlia
 from overlays.kademlia.messages import FindNode, GetProviders, GetValue
 from overlays.kademlia.query import Query
 from overlays.kademlia.space import place_of, place_of_key
@@ -31,6 +33,7 @@ LOOKUP_EVERY = 20 * MS
 WAIT = 20 * SECOND
 MINUTE = 60 * SECOND
 PATHS = 4
+MISLED = 2_000
 DAY = 86_400 * SECOND
 
 Tell = Callable[[float, str], None]
@@ -122,7 +125,7 @@ class Field:
 
     def _look(self, key: bytes, paths: int, found: list[Found]) -> None:
         machine = self.someone()
-        machine._run(Query(machine, key, FindNode(key), partial(self._judge, machine, found), paths=paths))
+        machine.asked.run(Query(machine, key, FindNode(key), partial(self._judge, machine, found), paths=paths))
 
     def _judge(self, machine: Kademlia, found: list[Found], query: Query) -> None:
         got, place, k = query.lookup.nearest, query.place, self.config.k
@@ -191,9 +194,10 @@ def bench_lookups(nodes: int, count: int, seed: int, churn: float, tell: Tell | 
 
 def _liars(nodes: int, count: int, seed: int, tell: Tell) -> dict[str, Any]:
     tell(0.85, "liars")
-    field = Field(min(nodes, 2_000), seed, liars=range(1, min(nodes, 2_000), 5))
+    nodes = min(nodes, MISLED)
+    field = Field(nodes, seed, liars=range(1, nodes, 5))
     honest = {paths: fmean(each.honest for each in field.lookups(count, paths=paths)) for paths in (1, PATHS)}
-    return {"liars": 0.2, "honest_one_path": honest[1], f"honest_{PATHS}_paths": honest[PATHS]}
+    return {"nodes_with_liars": nodes, "liars": 0.2, "honest_one_path": honest[1], f"honest_{PATHS}_paths": honest[PATHS]}
 
 
 def _silent(done: float, what: str) -> None: ...

@@ -23,6 +23,7 @@ from random import Random
 from statistics import median
 from typing import Any, Literal
 
+from bench.child import command
 from bench.counters import Counters
 from bench.tables import measure_tables
 from bench.workload import Listener, router_of
@@ -82,7 +83,7 @@ def micro(cases: Sequence[str] | None, quick: bool, progress: Callable[[float, s
 
 
 def _in_a_process(name: str, quick: bool) -> dict[str, Any]:
-    child = subprocess.run([sys.executable, "-m", "bench.micro", name, str(int(quick))], capture_output=True, text=True)
+    child = subprocess.run([*command("bench.micro"), name, str(int(quick))], capture_output=True, text=True)
     if child.returncode:
         raise WeftError(f"the case {name} failed: {child.stderr.strip().splitlines()[-1] if child.stderr else child.returncode}")
     result: dict[str, Any] = json.loads(child.stdout)

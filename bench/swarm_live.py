@@ -11,7 +11,6 @@ by themselves if the parent is killed.
 from __future__ import annotations
 
 import signal
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -24,10 +23,11 @@ import msgspec
 import trio
 
 from bench import swarm_words as words
+from bench.child import command
 from bench.swarm_plan import SETTLE_S, Arrival, Death, Judgement, Plan, Told, judge, united
 from peer.errors import WeftError, alone
 
-COMMAND = [sys.executable, "-m", "bench.swarm_process"]
+COMMAND = command("bench.swarm_process")
 START_S = 120.0  # for what should take seconds, on a machine that has much else to do
 QUIET_S = 2.0  # when nothing came for so long, nothing will: more than a lost payload needs to be missed and asked for
 LOOK_S = 0.25

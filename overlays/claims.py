@@ -9,12 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from peer.errors import PeerError
-from peer.machine import Peer, PeerInfo
+from peer.machine import Env, Peer, PeerInfo
 
 ADDRESSES = 16  # of one peer, as many as a host remembers
 TEXT = 256
 RECORD = 4_096
 ID = 64  # libp2p's longest peer id has 42 bytes
+
+
+def learn(env: Env, info: PeerInfo) -> None:
+    """One who is only named says nothing of where it is; to learn that would be to forget what is known."""
+    if info.addresses or info.record is not None:
+        env.learn(info)
 
 
 def check_infos(me: Peer, infos: Sequence[PeerInfo]) -> None:

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from overlays.claims import check_infos
+from overlays.claims import check_infos, learn
 from overlays.overlay import Overlay
 from peer.errors import PeerError, UsageError
 from peer.machine import SECOND, Env, Link, Message, Peer, PeerInfo, Timer, upon
@@ -214,7 +214,7 @@ class HyParView(Overlay):
     @upon(Join)
     def join(self, sender: Peer, msg: Join) -> None:
         self._check_own(sender, msg.me)
-        self._learn(msg.me)
+        learn(self.env, msg.me)
         self._make_room(sender)
         others = self.everyone
         self._accept(sender, msg.attempt)
@@ -240,7 +240,7 @@ class HyParView(Overlay):
 
     def _end_walk(self, new: PeerInfo) -> None:
         """The paper takes the newcomer in unasked; here it must answer first, or a dead one would cost a neighbour."""
-        self._learn(new)
+        learn(self.env, new)
         if new.peer not in self.asks and len(self.asks) < ASKS:
             self._ask(new.peer, high=False, evicts=True)
         else:
@@ -251,7 +251,7 @@ class HyParView(Overlay):
     @upon(Neighbor)
     def neighbor(self, sender: Peer, msg: Neighbor) -> None:
         self._check_own(sender, msg.me)
-        self._learn(msg.me)
+        learn(self.env, msg.me)
         if msg.high or sender in self.neighbors or sender in self.asks or self._room():
             self._make_room(sender)
             self._accept(sender, msg.attempt)
@@ -471,7 +471,7 @@ class HyParView(Overlay):
 
     def _accept_shuffle(self, msg: Shuffle) -> None:
         origin = msg.origin.peer
-        self._learn(msg.origin)
+        learn(self.env, msg.origin)
         others = [peer for peer in self.passive if peer != origin]
         given = self.env.rng.sample(others, min(1 + len(msg.peers), len(others)))
         reply = ShuffleReply(msg.number, self._infos(given))
@@ -519,7 +519,7 @@ class HyParView(Overlay):
             if len(self.passive) >= self.config.passive_size:
                 self._fade(leaving.pop() if leaving else self.env.rng.choice(list(self.passive)))
             self.passive[peer] = None
-            self._learn(info)
+            learn(self.env, info)
 
     def _fade(self, peer: Peer) -> None:
         del self.passive[peer]
@@ -545,10 +545,6 @@ class HyParView(Overlay):
 
     def _infos(self, peers: Iterable[Peer]) -> tuple[PeerInfo, ...]:
         return tuple(self.env.info(peer) for peer in peers)
-
-    def _learn(self, info: PeerInfo) -> None:
-        if info.addresses or info.record is not None:
-            self.env.learn(info)
 
     # What happens by itself.
 

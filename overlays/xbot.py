@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from overlays.claims import learn
 from overlays.hyparview import Ask, Disconnect, HyParView, HyParViewConfig, Neighbor, NeighborReply
 from peer.errors import UsageError
 from peer.machine import SECOND, Env, Lane, Link, Message, Peer, PeerInfo, Timer, upon
@@ -185,7 +186,7 @@ class XBot(HyParView):
         if easy or self.swap is not None or gives is None or msg.old.peer in (sender, self.env.me):
             self.neighbor(sender, Neighbor(msg.me, msg.attempt, False))
             return
-        self._learn(msg.me)
+        learn(self.env, msg.me)
         self.attempts += 1
         timer = self.env.after(3 * self.config.patience, self._end_swap)
         self.swap = Swap("candidate", gives, sender, msg.attempt, attempt=self.attempts, timer=timer)
@@ -200,7 +201,7 @@ class XBot(HyParView):
         if self.swap is not None or sender not in self.costs or old in taken or msg.initiator in (old, self.env.me):
             self.env.send(sender, ReplaceReply(msg.number, False))
             return
-        self._learn(msg.old)
+        learn(self.env, msg.old)
         timer = self.env.after(self.config.patience, self._end_swap)
         self.swap = Swap("disconnected", sender, old, msg.number, msg.initiator, timer=timer)
         self._measure(old, self.config.samples)

@@ -46,7 +46,7 @@ def hears(machine: Machine, mine: Sequence[Machine], theirs: Sequence[Machine]) 
 
 
 def twin(machine: Machine, theirs: Sequence[Machine]) -> Machine | None:
-    """The machine of the other stack that speaks this one's protocol."""
+    """The machine of the other stack that speaks this one's protocol. If it does not serve, it takes answers and nothing else."""
     return next((other for other in theirs if speaks(machine.protocols, other.protocols)), None)
 
 

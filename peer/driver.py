@@ -31,7 +31,7 @@ import trio
 
 from peer.address import Address
 from peer.dispatch import about, ask, receive, told_by
-from peer.errors import PeerError, UsageError, WeftError, alone
+from peer.errors import PeerError, Refused, UsageError, WeftError, alone
 from peer.frame import Frames, frame
 from peer.host import Host
 from peer.ids import peer_text
@@ -629,6 +629,8 @@ class Inlet:
                     else:
                         receive(machine, peer, msg)
             self._count(self._frames.buffered)
+        except Refused as error:
+            self._stream.reset(f"refused: {error}")  # as other libraries do: their wire has no word for it
         except PeerError as error:
             who = peer_text(peer)
             log.warning("%s broke the protocol: %s", who, error, extra={"peer": who, "reason": str(error)})

@@ -18,6 +18,10 @@ class PeerError(WeftError):
     """A peer broke the protocol. Caught in one place by whoever drives the machine; it costs one link, never the process."""
 
 
+class Refused(WeftError):
+    """A request gets no answer, and nobody is to blame. What answers it raises this; the asker's `on_fail` is called at once."""
+
+
 @contextmanager
 def alone() -> Iterator[None]:
     """Let an error that nurseries wrapped into groups, alone in each, come out as itself."""

@@ -25,7 +25,7 @@ from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
 from peer.dispatch import ask, hears, receive, told, twin
-from peer.errors import PeerError, UsageError
+from peer.errors import PeerError, Refused, UsageError
 from peer.machine import Build, Codec, Link, Machine, Message, MessageId, Peer, PeerInfo, admit
 
 STEPS = 100_000
@@ -295,10 +295,10 @@ class WireEnv(FakeEnv):
             self.wire._release(self.node, peer)
 
     def twin(self, link: WireLink) -> WireEnv | None:
-        """The Env at the other end whose machine speaks this one's protocol."""
+        """The Env at the other end whose machine speaks this one's protocol, and serves."""
         others = link.other(self.node)
         machine = twin(self.machine, others.machines)
-        return next((env for env in others.envs if env.machine is machine), None)
+        return next((env for env in others.envs if env.machine is machine and machine.serves), None)
 
     def _fired(self, action: Callable[..., None], args: tuple[Any, ...]) -> None:
         if self.node.alive:
@@ -512,8 +512,14 @@ class FakeWire:
         self._upcall(twin.node, env.me, self._answer, env, request, link, twin, wired)
 
     def _answer(self, env: WireEnv, request: FakeRequest, link: WireLink, twin: WireEnv, wired: Wired) -> None:
-        for msg in self._unwired(twin, wired):
-            ask(twin.machine, env.me, msg, lambda reply: self._later(self._replied, env, request, link, self._wired(twin, reply)))
+        def reply(msg: Message) -> None:
+            self._later(self._replied, env, request, link, self._wired(twin, msg))
+
+        try:
+            for msg in self._unwired(twin, wired):
+                ask(twin.machine, env.me, msg, reply)
+        except Refused as error:
+            self._later(self._upcall, env.node, request.peer, request.fail, f"refused: {error}")
 
     def _replied(self, env: WireEnv, request: FakeRequest, link: WireLink, wired: Wired) -> None:
         if link.up:

@@ -179,7 +179,10 @@ def upon(kind: type[Message]) -> Callable[[Method], Method]:
 
 
 def answers(kind: type[Message], *replies: type[Message]) -> Callable[[Method], Method]:
-    """Mark `method(self, sender, msg, reply)` as what answers a request; `reply` is called once, now or later."""
+    """Mark `method(self, sender, msg, reply)` as what answers a request; `reply` is called once, now or later.
+
+    One that cannot do what it is asked for raises `peer.errors.Refused`, which costs the asker its answer and nothing more.
+    """
 
     def mark(method: Method) -> Method:
         method.answers = kind  # type: ignore[attr-defined]

@@ -75,10 +75,14 @@ class Parcel:
     __slots__ = ("frame", "msg", "number", "role")
 
     def __init__(self, role: str, msg: Message, frame: bytes | None = None, number: int = 0) -> None:
-        self.role = role  # "tell", "ask" or "reply"
+        self.role = role  # "tell", "ask", "reply" or "refuse"
         self.msg = msg
         self.frame = frame  # where there is one, the receiver gets what it decodes to, and never `msg`
         self.number = number
+
+    @property
+    def comes_back(self) -> bool:
+        return self.role in ("reply", "refuse")
 
     @property
     def lane(self) -> Lane:

@@ -164,6 +164,8 @@ class Simulator:
         """Give one copy to its machine, outside the fast path."""
         if half.trouble is not None and half.trouble.closed:
             return
+        if isinstance(machine, Deaf) and machine.asker is not None and isinstance(msg, Parcel) and msg.comes_back:
+            machine = machine.asker
         env = machine.env
         assert isinstance(env, SimEnv)
         if isinstance(machine, Deaf):

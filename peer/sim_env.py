@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from peer.dispatch import about, ask, receive
-from peer.errors import UsageError
+from peer.errors import Refused, UsageError
 from peer.machine import Build, Codec, Machine, Message, MessageId, Peer, PeerInfo
 from peer.network import Fan, Freight, Half, Parcel, Uplink
 from peer.trace import SEND
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 
 Started: TypeAlias = "Callable[[SimNode], None]"
+
+RESET = bytes(12)  # a refusal is a stream's end, a frame of Yamux
 
 
 class SimTimer:
@@ -38,9 +40,16 @@ class SimTimer:
 
 
 class Deaf(Machine):
-    """Stands for the machine that a peer does not have: takes nothing. Its Env is the sender's."""
+    """Stands for the machine that a peer does not have: takes nothing. Its Env is the sender's.
 
-    __slots__ = ()
+    Or for one that does not serve, the `asker`: to that belongs only what comes back to it.
+    """
+
+    __slots__ = ("asker",)
+
+    def __init__(self, env: SimEnv, asker: Machine | None) -> None:
+        super().__init__(env)
+        self.asker = asker
 
 
 class SimEnv:
@@ -187,15 +196,26 @@ class SimEnv:
 
     def take(self, half: Half, parcel: Parcel) -> None:
         """A parcel has come for this machine."""
+        if parcel.role == "refuse":
+            self.failed(parcel.number, "refused")
+            return
         parts = (parcel.msg,) if parcel.frame is None else self.codec.unpack(parcel.frame)
         machine = self.node.machines[self.port]
         for part in parts:
             if parcel.role == "tell":
                 receive(machine, half.source, part)
             elif parcel.role == "ask":
-                ask(machine, half.source, part, partial(self._reply, half.source, parcel.number))
+                self._asked(machine, half.source, part, parcel.number)
             else:
                 self._replied(half.source, part, parcel.number)
+
+    def _asked(self, machine: Machine, sender: int, msg: Message, number: int) -> None:
+        try:
+            ask(machine, sender, msg, partial(self._reply, sender, number))
+        except Refused:
+            half = self.node.links.get(sender)
+            if half is not None:
+                self.sim.network.post(self.node, half, self.port, Parcel("refuse", msg, RESET, number))
 
     def _reply(self, sender: int, number: int, msg: Message) -> None:
         self._ship("reply", sender, msg, number)

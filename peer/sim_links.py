@@ -291,9 +291,12 @@ class Links:
         """See `peer.network.Half.ears`."""
         _, ears = self._agreement(node, peer)
         heard = all(ear == port for port, ear in enumerate(ears) if node.shape[port][0])
-        if heard and len(ears) == len(peer.machines):
+        if heard and len(ears) == len(peer.machines) and all(machine.serves for machine in peer.machines):
             return peer.machines  # shared by all links between equal stacks
-        return [peer.machines[ear] if ear >= 0 else Deaf(node.envs[port]) for port, ear in enumerate(ears)]
+        return [self._ear(env, peer.machines[ear] if ear >= 0 else None) for env, ear in zip(node.envs, ears, strict=True)]
+
+    def _ear(self, env: SimEnv, twin: Machine | None) -> Machine:
+        return twin if twin is not None and twin.serves else Deaf(env, twin)
 
     def blame(self, half: Half, error: PeerError) -> None:
         """The one place where a peer's fault costs a link."""
@@ -312,7 +315,7 @@ class Links:
             self.sim.tracer.emit(self.sim.now, node.id, DROP, topic, known, peer, None, 1, None, plain.lane, reason)
         if isinstance(msg, Parcel) and msg.role == "ask":
             self.sim.at(self.sim.now, node.envs[port].failed, msg.number, reason)
-        elif node.up:
+        elif node.up and not (isinstance(msg, Parcel) and msg.role == "refuse"):
             self.sim.at(self.sim.now, self._tell_dropped, node, peer, port, plain)
 
     def _tell_dropped(self, node: SimNode, peer: Peer, port: int, msg: Message) -> None:

@@ -152,8 +152,10 @@ class PlumtreeConfig:
         for name, bound in least.items():
             if getattr(self, name) < bound:
                 raise UsageError(f"{name} is {getattr(self, name)}; it must be {bound} at least")
-        if self.held_messages > LIMIT // 2 or self.held_age > TTL:
-            raise UsageError(f"{LIMIT // 2} messages and {TTL} us are the most to hold: ids are forgotten then, and would be new")
+        for name, bound in (("held_messages", LIMIT // 2), ("held_age", TTL)):
+            if getattr(self, name) > bound:
+                forgotten = "ids are forgotten then, and would be new"
+                raise UsageError(f"{name} is {getattr(self, name)}; it must be {bound} at most: {forgotten}")
         if self.held_age <= self.first_wait + self.graft_tries * self.second_wait:
             raise UsageError(f"held_age is {self.held_age} us; it must outlast first_wait and graft_tries times second_wait")
 

@@ -5,6 +5,7 @@ A new protocol is one line here. An option's default gives its type; what is all
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
@@ -13,7 +14,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from overlays import graphs
 from overlays.hyparview import HyParView, HyParViewConfig
-from overlays.kademlia.dht import Kademlia, KademliaConfig
+from overlays.kademlia.config import KademliaConfig
+from overlays.kademlia.dht import Kademlia
 from overlays.kademlia.neighbors import KademliaNeighbors
 from overlays.overlay import Overlay
 from overlays.static import Static
@@ -56,7 +58,7 @@ class OverlayKind:
 class RouterKind:
     """`live` are the defaults that differ on a real network, where peers of other libraries may be.
 
-    `over` are the overlays that have what it needs; none means all.
+    `over` are the overlays that have what it needs; none means all. `config` is made of the options, and refuses wrong ones.
     """
 
     defaults: Options
@@ -64,6 +66,7 @@ class RouterKind:
     protocols: Sequence[str]
     build: Callable[[Env, Overlay, App, Options], Router]
     over: Sequence[str] = ()
+    config: Callable[..., object] | None = None
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,8 @@ def find(name: str, overlay: Options, router: Options, *, live: bool = False) ->
 def check(name: str, overlay: Options, router: Options, nodes: int) -> None:
     stack = find(name, overlay, router)
     stack.overlay.check(stack.overlay_options, nodes)
+    if stack.router.config is not None:
+        _config("router", stack.router.config, stack.router_options)
 
 
 def names() -> list[str]:
@@ -162,8 +167,13 @@ def _build_static(env: Callable[[], Env], contacts: Contacts, options: Options, 
     return [Static(env(), contacts, protocols)]
 
 
-def _config(kind: Callable[..., Config], options: Options) -> Config:
-    shared: Config = _shared(kind, tuple(options.items()))
+def _config(layer: str, kind: Callable[..., Config], options: Options) -> Config:
+    """A config's error names its field, after its own name; here that is a key of the layer."""
+    try:
+        shared: Config = _shared(kind, tuple(options.items()))
+    except UsageError as error:
+        said = re.fullmatch(r"(?:\w+: )?((\w+)\b.*)", str(error), re.DOTALL)
+        raise UsageError(f"{layer}.{said[1]}" if said is not None and said[2] in options else str(error)) from None
     return shared
 
 
@@ -174,7 +184,7 @@ def _shared(kind: Callable[..., object], options: tuple[tuple[str, Option], ...]
 
 
 def _check_hyparview(options: Options, nodes: int) -> None:
-    _config(HyParViewConfig, options)
+    _config("overlay", HyParViewConfig, options)
 
 
 def _introduce_hyparview(options: Options, nodes: int, rng: Rng, at_once: bool) -> Sequence[Contacts]:
@@ -187,19 +197,21 @@ def _admit_hyparview(options: Options, live: Sequence[int], rng: Rng) -> Contact
 
 
 def _build_hyparview(env: Callable[[], Env], contacts: Contacts, options: Options, protocols: Sequence[str]) -> Below:
-    return [HyParView(env(), contacts, _config(HyParViewConfig, options))]
+    return [HyParView(env(), contacts, _config("overlay", HyParViewConfig, options))]
 
 
 def _check_xbot(options: Options, nodes: int) -> None:
-    _config(XBotConfig, options)
+    _config("overlay", XBotConfig, options)
 
 
 def _build_xbot(env: Callable[[], Env], contacts: Contacts, options: Options, protocols: Sequence[str]) -> Below:
-    return [XBot(env(), contacts, _config(XBotConfig, options))]
+    return [XBot(env(), contacts, _config("overlay", XBotConfig, options))]
 
 
 def _check_kademlia(options: Options, nodes: int) -> None:
     _kademlia_config(options)
+    if not options["server"]:
+        raise UsageError("overlay.server is false; all nodes of a scenario have the same options, and clients alone cannot talk")
     if int(options["links"]) < 1:
         raise UsageError(f"overlay.links is {options['links']}; it must be at least 1")
 
@@ -217,11 +229,11 @@ def _build_kademlia(env: Callable[[], Env], contacts: Contacts, options: Options
 
 
 def _kademlia_config(options: Options) -> KademliaConfig:
-    return _config(KademliaConfig, {name: value for name, value in options.items() if name != "links"})
+    return _config("overlay", KademliaConfig, {name: value for name, value in options.items() if name != "links"})
 
 
 def _build_kadpubsub(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
-    return KadPubSub(env, overlay, app, _config(KadPubSubConfig, options))
+    return KadPubSub(env, overlay, app, _config("router", KadPubSubConfig, options))
 
 
 def _build_flood(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
@@ -229,11 +241,11 @@ def _build_flood(env: Env, overlay: Overlay, app: App, options: Options) -> Rout
 
 
 def _build_gossipsub(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
-    return GossipSub(env, overlay, app, _config(GossipSubConfig, options))
+    return GossipSub(env, overlay, app, _config("router", GossipSubConfig, options))
 
 
 def _build_plumtree(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
-    return Plumtree(env, overlay, app, _config(PlumtreeConfig, options))
+    return Plumtree(env, overlay, app, _config("router", PlumtreeConfig, options))
 
 
 OVERLAYS = {
@@ -249,7 +261,11 @@ OVERLAYS = {
 
 ROUTERS = {
     "flood": RouterKind({"announce": False}, {"announce": True}, Flood.protocols, _build_flood),
-    "plumtree": RouterKind(asdict(PlumtreeConfig()), {}, Plumtree.protocols, _build_plumtree),
-    "gossipsub": RouterKind(asdict(GossipSubConfig()), {}, GossipSub.protocols, _build_gossipsub),
-    "kadpubsub": RouterKind(asdict(KadPubSubConfig()), {}, KadPubSub.protocols, _build_kadpubsub, ("kademlia",)),
+    "plumtree": RouterKind(asdict(PlumtreeConfig()), {}, Plumtree.protocols, _build_plumtree, config=PlumtreeConfig),
+    "gossipsub": RouterKind(
+        asdict(GossipSubConfig()), {}, GossipSub.protocols, _build_gossipsub, config=GossipSubConfig
+    ),
+    "kadpubsub": RouterKind(
+        asdict(KadPubSubConfig()), {}, KadPubSub.protocols, _build_kadpubsub, ("kademlia",), KadPubSubConfig
+    ),
 }

@@ -27,7 +27,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class PutValue(Message, frozen=True, tag=1):
-    """Answered by the same, from who took it."""
+    """Answered by the same, from who took it, and not at all by others."""
 
     key: bytes
     record: Record

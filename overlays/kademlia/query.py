@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from overlays.claims import learn
 from overlays.kademlia.lookup import Lookup
 from overlays.kademlia.messages import FindNode, GetProviders, GetValue
 from overlays.kademlia.space import place_of_key
@@ -15,7 +16,8 @@ from peer.errors import PeerError
 from peer.machine import Message, Peer, PeerInfo, Timer
 
 if TYPE_CHECKING:
-    from overlays.kademlia.dht import Kademlia
+    from overlays.kademlia.routing import Routing
+    from overlays.kademlia.turns import Turns
 
 Question: TypeAlias = FindNode | GetValue | GetProviders
 Take: TypeAlias = "Callable[[Query, Peer, Message], None]"
@@ -24,31 +26,33 @@ Take: TypeAlias = "Callable[[Query, Peer, Message], None]"
 class Query:
     """`take` sees each answer; it may stop the lookup. `start` are asked first, by default the nearest that are known."""
 
-    __slots__ = ("_dht", "_done", "_paths", "_question", "_start", "_timers", "key", "lookup", "place", "take")
+    __slots__ = ("_done", "_paths", "_question", "_routing", "_start", "_timers", "_turns", "key", "lookup", "place", "take")
 
     def __init__(
         self,
-        dht: Kademlia,
+        routing: Routing,
         key: bytes,
         question: Question,
         done: Callable[[Query], None],
         start: Sequence[Peer] | None = None,
         paths: int | None = None,
     ) -> None:
-        self._dht = dht
+        self._routing = routing
         self._question = question
         self._done = done
         self._start = start
-        self._paths = paths or dht.config.paths
+        self._paths = paths or routing.config.paths
         self._timers: dict[Peer, Timer] = {}
         self.key = key
         self.place = place_of_key(key)
         self.take: Take | None = None
 
-    def begin(self) -> None:
-        dht, config = self._dht, self._dht.config
-        start = self._start if self._start is not None else dht.table.nearest(self.place, config.k)
-        self.lookup = Lookup(dht.env.me, self.place, start, config.k, config.alpha, self._paths)
+    def begin(self, turns: Turns) -> None:
+        routing, config = self._routing, self._routing.config
+        routing.goes_to(self.place)
+        self._turns = turns
+        start = self._start if self._start is not None else routing.table.nearest(self.place, config.k)
+        self.lookup = Lookup(routing.env.me, self.place, start, config.k, config.alpha, self._paths)
         self._step()
 
     def abandon(self) -> None:
@@ -58,16 +62,16 @@ class Query:
 
     @property
     def nearest(self) -> list[PeerInfo]:
-        return [self._dht.env.info(peer) for peer in self.lookup.nearest]
+        return [self._routing.env.info(peer) for peer in self.lookup.nearest]
 
     def _step(self) -> None:
-        env, config = self._dht.env, self._dht.config
+        env, config = self._routing.env, self._routing.config
         for peer in self.lookup.next():
             self._timers[peer] = env.after(config.slow, self._lags, peer)
-            self._dht.ask(peer, self._question, self._heard, self._failed)
-        if self.lookup.done and self in self._dht.running:
+            self._routing.ask(peer, self._question, self._heard, self._failed)
+        if self.lookup.done and self in self._turns.running:
             self.abandon()
-            self._dht.over(self)
+            self._turns.over(self)
             self._done(self)
 
     def _heard(self, peer: Peer, msg: Message) -> None:
@@ -78,18 +82,18 @@ class Query:
         if self.lookup.stopped:
             return
         assert isinstance(msg, FindNode | GetValue | GetProviders)
-        closer = msg.closer[: self._dht.config.k]
+        closer = msg.closer[: self._routing.config.k]
         for info in closer:
-            self._dht._learn(info)
+            learn(self._routing.env, info)
         self.lookup.heard(peer, [info.peer for info in closer])
-        self._dht._heard_from(peer)
+        self._routing.heard_from(peer)
         if self.take is not None:
             self.take(self, peer, msg)
         self._step()
 
     def _failed(self, peer: Peer, reason: str) -> None:
         self._settle(peer)
-        self._dht.table.drop(peer)
+        self._routing.table.drop(peer)
         if not self.lookup.stopped:
             self.lookup.failed(peer)
             self._step()
@@ -103,3 +107,7 @@ class Query:
         timer = self._timers.pop(peer, None)
         if timer is not None:
             timer.cancel()
+
+
+def nothing(*_: object) -> None:
+    """Hears an end that nobody waits for."""

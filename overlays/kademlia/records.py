@@ -2,7 +2,10 @@
 
 Values pass a validator, chosen by the namespace of the key (`/NAMESPACE/...`), as in libp2p; `Anything` is for the rest.
 Whoever has no room left keeps what is nearest to its own place: that is what it is asked for.
-Bounds: `values` and `bytes` in all, `value` bytes each; `keys` with providers, `providers` each; all end by their time.
+Nor can one peer fill the keys with itself: for what it provides beyond its share its own oldest give way. Many ids of one
+hand still can.
+Bounds: `values` and `bytes` in all, `value` bytes each; `keys` with providers, `providers` each, `provided` by one peer; all end
+by their time.
 """
 
 from __future__ import annotations
@@ -60,6 +63,7 @@ class RecordLimits:
     value: int = 1 << 16  # a guess: what others take, too
     keys: int = 16_384  # a guess
     providers: int = 256  # a guess: more of one key than any answer carries
+    provided: int = 1_024  # a guess: it takes sixteen peers to fill all keys
 
 
 class Stored:
@@ -75,7 +79,7 @@ class Stored:
 class Records:
     """`held`: bytes of all values."""
 
-    __slots__ = ("_mine", "held", "limits", "providers", "values")
+    __slots__ = ("_mine", "_provided", "held", "limits", "providers", "values")
 
     def __init__(self, mine: int, limits: RecordLimits) -> None:
         self._mine = mine
@@ -83,6 +87,7 @@ class Records:
         self.held = 0
         self.values: dict[bytes, Stored] = {}
         self.providers: dict[bytes, dict[Peer, tuple[int, PeerInfo]]] = {}
+        self._provided: dict[Peer, dict[bytes, None]] = {}  # the same by peer, the key told of last at the end
 
     def check(self, value: bytes) -> None:
         if len(value) > self.limits.value:
@@ -117,26 +122,33 @@ class Records:
                 held -= len(self.values[gone[-1]].value)
         return gone
 
-    def get(self, key: bytes, now: int) -> bytes | None:
-        stored = self.stored(key, now)
-        return stored.value if stored is not None else None
-
     def stored(self, key: bytes, now: int) -> Stored | None:
         stored = self.values.get(key)
         return stored if stored is not None and stored.expires > now else None
 
-    def provide(self, key: bytes, info: PeerInfo, now: int, expires: int) -> bool:
+    def provide(self, key: bytes, info: PeerInfo, expires: int) -> bool:
         """A key beyond the limit, or a provider beyond its own, is not taken: those there have the older right."""
-        known = self.providers.get(key)
-        if known is None:
-            if len(self.providers) >= self.limits.keys:
-                return False
-            known = self.providers[key] = {}
-        if info.peer not in known and len(known) >= self.limits.providers:
+        peer, known = info.peer, self.providers.get(key, {})
+        own = self._provided.get(peer, {})
+        gone = key if key in own else next(iter(own)) if len(own) >= self.limits.provided else None
+        if key not in own and len(known) >= self.limits.providers:
             return False
-        known.pop(info.peer, None)
-        known[info.peer] = (expires, info)
+        frees = gone is not None and len(self.providers[gone]) == 1
+        if not known and len(self.providers) - frees >= self.limits.keys:
+            return False
+        if gone is not None:
+            self._withdraw(gone, peer)
+        self.providers.setdefault(key, {})[peer] = (expires, info)
+        self._provided.setdefault(peer, {})[key] = None
         return True
+
+    def _withdraw(self, key: bytes, peer: Peer) -> None:
+        known, own = self.providers[key], self._provided[peer]
+        del known[peer], own[key]
+        if not known:
+            del self.providers[key]
+        if not own:
+            del self._provided[peer]
 
     def providers_of(self, key: bytes, now: int) -> list[PeerInfo]:
         """Those heard from last come first."""
@@ -146,11 +158,9 @@ class Records:
     def sweep(self, now: int) -> None:
         for key in [key for key, stored in self.values.items() if stored.expires <= now]:
             self._remove(key)
-        for key, known in list(self.providers.items()):
-            for peer in [peer for peer, (expires, _) in known.items() if expires <= now]:
-                del known[peer]
-            if not known:
-                del self.providers[key]
+        over = [(key, peer) for key, known in self.providers.items() for peer, (expires, _) in known.items() if expires <= now]
+        for key, peer in over:
+            self._withdraw(key, peer)
 
     def _remove(self, key: bytes) -> None:
         stored = self.values.pop(key, None)

@@ -33,6 +33,13 @@ def name_of(peer: Peer) -> bytes:
     return peer if isinstance(peer, bytes) else peer.to_bytes(NUMBER)
 
 
+def named(key: bytes, me: Peer) -> Peer | None:
+    """The peer that is looked up under a key, of one kind with me; a live one may be none that there is."""
+    if isinstance(me, bytes):
+        return key
+    return int.from_bytes(key) if len(key) == NUMBER else None
+
+
 def topic_key(topic: str) -> bytes:
     """Where the subscribers of a topic are found; go-libp2p-pubsub's discovery uses the same."""
     return MULTIHASH + sha256(b"floodsub:" + topic.encode()).digest()

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from overlays.kademlia.messages import AddProvider, FindNode, GetProviders, GetValue, Ping, PutValue, Record
 from overlays.kademlia.wire import kad
-from overlays.kademlia_udp_rpc import contact, encode, find_node, find_value, nodes, ping, store, stun
+from overlays.kademlia_udp.rpc import contact, encode, find_node, find_value, nodes, ping, store, stun
 from peer import identify
 from peer.address import Address
 from peer.codec import MsgpackCodec

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from overlays.kademlia.dht import Kademlia
 from overlays.kademlia.wire import PEERS, KadCodec, kad
-from overlays.kademlia_udp import KademliaUdp, KademliaUdpConfig
-from overlays.kademlia_udp_rpc import read_address, read_call, read_id, read_nodes, read_stored, read_value, store
+from overlays.kademlia_udp.machine import KademliaUdp, KademliaUdpConfig
+from overlays.kademlia_udp.rpc import read_address, read_call, read_id, read_nodes, read_stored, read_value, store
 from peer import identify
 from peer.address import Address
 from peer.codec import MsgpackCodec

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import trio
 
-from overlays.kademlia.dht import Kademlia, KademliaConfig
+from overlays.kademlia.config import KademliaConfig
+from overlays.kademlia.dht import Kademlia
 from overlays.kademlia.messages import Record
 from overlays.kademlia.space import topic_key
 from peer.driver import run_stack
@@ -75,7 +76,8 @@ class Weft:
                         return info
 
     def value(self, key: bytes) -> bytes | None:
-        return self.dht.records.get(key, self.dht.env.now())
+        stored = self.dht.records.stored(key, self.dht.env.now())
+        return stored.value if stored is not None else None
 
     def forget(self) -> None:
         records = self.dht.records
@@ -269,5 +271,5 @@ async def test_providers_told_by_one_side_are_found_by_the_other(language: str) 
         assert (await found_by(two, text))[one.peer] >= places(one.addrs)
 
         alone = topic_key("weft/alone")
-        second.dht.records.provide(alone, third.dht.env.info(third.host.peer), 0, second.dht.env.now() + HOUR)
+        second.dht.records.provide(alone, third.dht.env.info(third.host.peer), second.dht.env.now() + HOUR)
         assert third.place in (await found_by(two, "floodsub:weft/alone"))[third.peer]

@@ -14,9 +14,9 @@ from typing import IO, Any
 import pytest
 import trio
 
-from overlays.kademlia_udp import KademliaUdpConfig
-from overlays.kademlia_udp_live import KademliaNode
-from overlays.kademlia_udp_rpc import Value, digest, store
+from overlays.kademlia_udp.live import KademliaNode
+from overlays.kademlia_udp.machine import KademliaUdpConfig
+from overlays.kademlia_udp.rpc import Value, digest, store
 from peer.datagram import GARBAGE
 
 pytest.importorskip("kademlia", reason="the extra kademlia is not installed")

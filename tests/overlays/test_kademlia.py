@@ -11,13 +11,15 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from overlays.kademlia.dht import CHECKS, LATELY, QUERIES, TOLD, Kademlia, KademliaConfig
+from overlays.kademlia.config import TOLD, KademliaConfig
+from overlays.kademlia.dht import Kademlia
 from overlays.kademlia.messages import PROTOCOL, AddProvider, FindNode, GetProviders, GetValue, Ping, PutValue, Record
 from overlays.kademlia.records import RecordLimits, Validator
+from overlays.kademlia.routing import CHECKS, CHORES, LATELY, QUERIES
 from overlays.kademlia.space import BITS, name_of, place_of, place_of_key, topic_key
 from overlays.kademlia.wire import KEY_LIMIT
 from peer.dispatch import ask, receive
-from peer.errors import PeerError, UsageError
+from peer.errors import PeerError, Refused, UsageError
 from peer.fake import FakeEnv, FakeRequest, FakeWire
 from peer.machine import SECOND, Build, Link, Message, Peer, PeerInfo
 
@@ -107,6 +109,10 @@ class Bench:
             self.env.advance(SECOND)
             every += self.settle()
         return every
+
+    def held(self, key: bytes) -> bytes | None:
+        stored = self.machine.records.stored(key, self.env.now())
+        return stored.value if stored is not None else None
 
     @property
     def known(self) -> list[Peer]:
@@ -265,6 +271,17 @@ def test_an_answer_names_the_k_nearest_but_not_the_asker() -> None:
         reply = bench.ask(asker, FindNode(b"key"))
         others = sorted((peer for peer in bench.machine.table if peer != asker), key=lambda peer: place_of(peer) ^ place)
         assert reply == FindNode(b"key", info(*others[: STILL.k]))
+
+
+def test_who_is_looked_for_is_named_first_if_it_is_known_though_it_is_in_no_table() -> None:
+    bench = Bench()
+    bench.up(*range(1, 20))
+    bench.env.learn(client := PeerInfo(77, ("/memory/77",)))
+    first, *others = bench.ask(9, FindNode(name_of(77))).closer
+    assert first == client and len(others) == STILL.k
+    for sender, key in ((77, name_of(77)), (9, name_of(78)), (9, b"key"), (9, name_of(5)), (9, name_of(0))):
+        told = [each.peer for each in bench.ask(sender, FindNode(key)).closer]
+        assert 77 not in told and len({*told}) == STILL.k
 
 
 def test_an_answer_says_where_the_peers_are() -> None:
@@ -503,7 +520,7 @@ def test_of_an_answer_no_more_than_k_names_are_taken() -> None:
     bench.machine.lookup(b"key", lambda _: None)
     [request] = bench.asked()
     bench.answer(request, *range(100, 200))
-    [query] = bench.machine.running
+    [query] = bench.machine.asked.running
     assert set(query.lookup.owner) - {0, 1} == {100, 101, 102, 103}
 
 
@@ -539,7 +556,7 @@ def test_lookups_beyond_the_limit_wait_for_those_before_them() -> None:
     bench.up(1)
     for number in range(QUERIES + 3):
         bench.machine.lookup(b"key %d" % number, lambda _, number=number: ended.append(number))  # type: ignore[misc]
-    assert len(bench.machine.running) == QUERIES and len(bench.machine.queued) == 3
+    assert len(bench.machine.asked.running) == QUERIES and len(bench.machine.asked.waiting) == 3
     first, *_ = requests = bench.asked()
     assert len(requests) == QUERIES
     bench.answer(first)
@@ -548,7 +565,7 @@ def test_lookups_beyond_the_limit_wait_for_those_before_them() -> None:
     for request in (*requests[1:], next_):
         bench.answer(request)
     bench.settle()
-    assert sorted(ended) == list(range(QUERIES + 3)) and not bench.machine.running and not bench.machine.queued
+    assert sorted(ended) == list(range(QUERIES + 3)) and not bench.machine.asked.running and not bench.machine.asked.waiting
 
 
 def test_thousands_of_lookups_that_wait_end_in_turn_when_the_last_contact_is_lost() -> None:
@@ -566,7 +583,7 @@ def test_a_lookup_with_more_paths_takes_one_share_of_the_start_for_each() -> Non
     bench = Bench()
     bench.up(1, 2, 3)
     bench.machine.lookup(b"key", lambda _: None, paths=3)
-    [query] = bench.machine.running
+    [query] = bench.machine.asked.running
     assert len(query.lookup.paths) == 3
 
 
@@ -614,7 +631,7 @@ def test_who_is_one_of_the_nearest_itself_keeps_the_value_too_and_a_client_does_
     near.up(1, 2)
     near.machine.put(KEY, b"value", SECOND, print)
     near.settle()
-    assert near.machine.records.get(KEY, 0) == b"value"
+    assert near.held(KEY) == b"value"
     client = Bench(config=replace(STILL, server=False))
     client.up(1, 2)
     client.machine.put(KEY, b"value", SECOND, lambda taken: None)
@@ -680,13 +697,47 @@ def test_a_value_taken_is_echoed_and_told_to_who_asks() -> None:
     assert bench.ask(6, GetValue(b"/new/other")).record is None
 
 
+def test_a_value_for_which_there_is_no_room_is_not_echoed_and_its_sender_is_not_to_blame() -> None:
+    bench = Bench(limits=RecordLimits(values=1))
+    near, far = sorted((KEY, b"/new/other"), key=lambda key: place_of_key(key) ^ bench.machine.table.mine)
+    bench.ask(5, PutValue(near, Record(near, b"1")))
+    with pytest.raises(Refused, match="no room"):
+        bench.ask(5, PutValue(far, Record(far, b"1")))
+    assert [*bench.machine.records.values] == [near]
+
+
+def test_on_the_wire_only_those_who_had_room_count_as_having_taken_a_value() -> None:
+    wire, taken = FakeWire(codec=True), list[int]()
+    network(wire, 5, STILL)
+    for number in (2, 3):
+        full = machine(wire, number).records
+        full.limits = RecordLimits(values=0)
+    machine(wire, 4).put(KEY, b"value", DAY, taken.append)
+    wire.run(SECOND)
+    assert taken == [2] and wire.errors == [] and holders(wire, KEY) == [0, 1, 4]
+
+
+def test_an_echo_of_another_value_says_that_the_value_was_not_taken() -> None:
+    bench, taken = Bench(), list[int]()
+    bench.up(1, 2, 3)
+    bench.machine.put(KEY, b"value", SECOND, taken.append)
+    answers = iter([Record(KEY, b"value"), Record(KEY, b"another"), Record(b"", b"")])
+    while requests := bench.asked():
+        for request in requests:
+            if isinstance(request.msg, PutValue):
+                request.reply(PutValue(KEY, next(answers)))
+            else:
+                bench.answer(request)
+    assert taken == [1]
+
+
 def test_a_value_no_better_than_the_one_held_changes_nothing() -> None:
     bench = Bench()
     bench.ask(5, PutValue(KEY, Record(KEY, b"2")))
     assert bench.ask(6, PutValue(KEY, Record(KEY, b"1"))) == PutValue(KEY, Record(KEY, b"1"))
-    assert bench.machine.records.get(KEY, 0) == b"2"
+    assert bench.held(KEY) == b"2"
     bench.ask(7, PutValue(KEY, Record(KEY, b"3")))
-    assert bench.machine.records.get(KEY, 0) == b"3"
+    assert bench.held(KEY) == b"3"
 
 
 def test_a_value_expires_after_its_time() -> None:
@@ -739,7 +790,7 @@ def test_what_is_held_here_counts_and_is_corrected_when_it_is_older() -> None:
     assert found == [b"1"]
     bench.up(1)
     get(bench, {1: b"2"}, found)
-    assert found == [b"1", b"2"] and bench.machine.records.get(KEY, 0) == b"2"
+    assert found == [b"1", b"2"] and bench.held(KEY) == b"2"
 
 
 def test_values_that_are_not_valid_or_under_another_key_are_not_found() -> None:
@@ -836,6 +887,52 @@ def test_the_publisher_stores_its_value_again_until_its_time_is_over() -> None:
     assert turns == [1, 1, 0, 0] and bench.machine.mine == {}
 
 
+def holder_of(count: int) -> tuple[Bench, list[bytes]]:
+    """Its turn to store so many values again has just come."""
+    bench, keys = Bench(config=replace(STILL, republish_every=100 * SECOND)), [b"key %d" % number for number in range(count)]
+    bench.up(1)
+    for key in keys:
+        bench.ask(5, PutValue(key, Record(key, b"1")))
+    while not bench.machine.upkeep.running:
+        bench.env.advance(SECOND)
+    return bench, keys
+
+
+def test_a_lookup_that_is_asked_for_does_not_wait_for_values_that_are_stored_again() -> None:
+    bench, _ = holder_of(500)
+    ended: list[Any] = []
+    assert len(bench.machine.due) == 500 - CHORES and len(bench.asked()) == CHORES
+    bench.machine.lookup(b"wanted", ended.append)
+    [request] = bench.asked()
+    assert request.msg == FindNode(b"wanted")
+    bench.answer(request)
+    assert len(ended) == 1 and len(bench.machine.due) == 500 - CHORES
+
+
+def test_of_many_values_each_is_stored_again_by_a_few_lookups_at_a_time_though_users_never_stop_asking() -> None:
+    bench, keys = holder_of(200)
+    for number in range(2 * QUERIES):
+        bench.machine.lookup(b"user %d" % number, lambda _: None)
+    stored: list[bytes] = []
+    while requests := bench.asked():
+        assert len(bench.machine.upkeep.running) <= CHORES and not bench.machine.upkeep.waiting
+        for request in requests:
+            if isinstance(request.msg, PutValue):
+                stored.append(request.msg.key)
+                request.reply(request.msg)
+            elif isinstance(request.msg, FindNode) and request.msg.key in keys:
+                bench.answer(request)  # nobody answers the users
+    assert sorted(stored) == sorted(keys)
+
+
+def test_a_value_that_another_stored_while_it_waited_for_its_turn_is_not_stored_again() -> None:
+    bench, keys = holder_of(CHORES + 2)
+    spared, left = bench.machine.due
+    bench.ask(1, PutValue(spared, Record(spared, b"1")))
+    stored = {request.msg.key for request in bench.settle() if isinstance(request.msg, PutValue)}
+    assert stored == {*keys} - {spared} and left in stored
+
+
 # Providers.
 
 
@@ -855,6 +952,15 @@ def test_providers_and_their_keys_are_bounded_and_so_is_an_answer() -> None:
     records = bench.machine.records
     assert len(records.providers) == 3 and len(records.providers[KEY]) == 100
     assert len(bench.ask(9, GetProviders(KEY)).providers) == TOLD
+
+
+def test_one_peer_cannot_fill_all_keys_with_itself() -> None:
+    bench = Bench(limits=RecordLimits(keys=100, provided=40))
+    for number in range(1_000):
+        receive(bench.machine, 1, AddProvider(b"spam %d" % number, info(1)))
+    receive(bench.machine, 2, AddProvider(KEY, info(2)))
+    assert bench.ask(9, GetProviders(KEY)).providers == info(2)
+    assert len(bench.machine.records.providers) == 41
 
 
 def test_who_provides_tells_the_k_nearest_by_a_message_without_an_answer_and_again_until_it_withdraws() -> None:
@@ -1018,7 +1124,11 @@ class Siege:
                 kind = type(what)
                 if kind in bench.machine.answerers:
                     replies: list[Message] = []
-                    ask(bench.machine, number, what, replies.append)
+                    try:
+                        ask(bench.machine, number, what, replies.append)
+                    except Refused:
+                        assert kind is PutValue and replies == []
+                        return
                     assert [type(reply) for reply in replies] == [kind]
                 else:
                     receive(bench.machine, number, what)
@@ -1063,8 +1173,9 @@ class Siege:
         table, records = machine.table, machine.records
         assert all(len(bucket) <= machine.config.k for bucket in table.buckets.values())
         assert all(len(waiting) <= machine.config.spares for waiting in table.waiting.values())
-        assert len(machine.running) <= QUERIES and len(machine.asking) <= CHECKS
-        assert not machine.queued or len(machine.running) == QUERIES
+        for turns, most in ((machine.asked, QUERIES), (machine.upkeep, CHORES)):
+            assert len(turns.running) <= most and (not turns.waiting or len(turns.running) == most)
+        assert len(machine.asking) <= CHECKS and len(machine.upkeep.waiting) <= 1
         assert len(records.values) <= 3 and records.held <= 120 and len(records.providers) <= 2
         assert all(len(known) <= 4 for known in records.providers.values())
         assert all(b"x" not in stored.value for key, stored in records.values.items() if key.startswith(b"/new/"))
@@ -1114,7 +1225,7 @@ def machine(wire: FakeWire, number: int) -> Kademlia:
 
 
 def holders(wire: FakeWire, key: bytes) -> list[int]:
-    return [node.me for node in wire.nodes if machine(wire, node.me).records.get(key, wire.now) is not None]
+    return [node.me for node in wire.nodes if machine(wire, node.me).records.stored(key, wire.now) is not None]
 
 
 def nearest_of(peers: Sequence[int], key: bytes, k: int, but: int | None = None) -> list[int]:

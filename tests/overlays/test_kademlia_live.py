@@ -9,8 +9,9 @@ from typing import Any
 
 import trio
 
-from overlays.kademlia.dht import Kademlia, KademliaConfig
-from overlays.kademlia.messages import PROTOCOL
+from overlays.kademlia.config import KademliaConfig
+from overlays.kademlia.dht import Kademlia
+from overlays.kademlia.messages import PROTOCOL, FindNode
 from overlays.kademlia.space import place_of, place_of_key
 from peer.driver import Driver, run_stack
 from peer.host import Host, open_host
@@ -155,4 +156,10 @@ async def test_a_client_asks_live_servers_and_is_in_no_table() -> None:
         assert await asked.ask(asked.kademlia.get, KEY) == b"value"
         assert not any(client.host.peer in node.kademlia.table for node in eight.nodes)
         assert PROTOCOL not in client.host.protocols and PROTOCOL in asked.host.protocols
+        answers: list[Any] = []  # of the one by whom the client joined
+        asked.kademlia.ask(
+            eight.nodes[0].host.peer, FindNode(client.host.peer), lambda _, msg: answers.append(msg), lambda *_: None
+        )
+        await until(lambda: bool(answers))
+        assert answers[0].closer[0].peer == client.host.peer and answers[0].closer[0].addresses
         await client.leave()

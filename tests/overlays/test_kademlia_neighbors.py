@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from overlays.kademlia.dht import Kademlia, KademliaConfig
+from overlays.kademlia.config import KademliaConfig
+from overlays.kademlia.dht import Kademlia
 from overlays.kademlia.neighbors import CHOOSE, FULL, LEFT, NEAREST, PROTOCOL, KademliaNeighbors, Leave, Take
 from overlays.kademlia.space import place_of_key
 from peer.dispatch import receive

@@ -21,6 +21,11 @@ def records(**limits: int) -> Records:
     return Records(MINE, RecordLimits(**limits))
 
 
+def value_of(kept: Records, key: bytes, now: int) -> bytes | None:
+    stored = kept.stored(key, now)
+    return stored.value if stored is not None else None
+
+
 def by_distance(keys: list[bytes]) -> list[bytes]:
     return sorted(keys, key=lambda key: place_of_key(key) ^ MINE)
 
@@ -64,7 +69,7 @@ def test_of_anything_the_value_that_most_told_is_the_best_and_the_first_of_equal
 def test_a_value_is_there_until_its_time_is_over() -> None:
     kept = records()
     assert kept.put(b"key", b"value", 5, LATER)
-    assert (kept.get(b"key", LATER - 1), kept.get(b"key", LATER), kept.get(b"other", 0)) == (b"value", None, None)
+    assert [value_of(kept, b"key", now) for now in (LATER - 1, LATER)] == [b"value", None] and value_of(kept, b"other", 0) is None
     assert kept.values[b"key"].refreshed == 5
     kept.sweep(LATER - 1)
     assert kept.held == 5
@@ -76,14 +81,14 @@ def test_a_later_value_takes_the_place_and_the_bytes_of_the_one_before() -> None
     kept = records()
     kept.put(b"key", b"long value", 0, LATER)
     kept.put(b"key", b"new", 7, 2 * LATER)
-    assert (kept.get(b"key", LATER), kept.held, kept.values[b"key"].refreshed) == (b"new", 3, 7)
+    assert (value_of(kept, b"key", LATER), kept.held, kept.values[b"key"].refreshed) == (b"new", 3, 7)
 
 
 def test_a_value_over_the_limit_is_not_taken_and_the_one_there_stays() -> None:
     kept = records(value=5)
     assert kept.put(b"key", b"small", 0, LATER)
     assert not kept.put(b"key", b"larger", 0, LATER)
-    assert kept.get(b"key", 0) == b"small"
+    assert value_of(kept, b"key", 0) == b"small"
     kept.check(b"small")
     with pytest.raises(UsageError, match="6 bytes is over the limit of 5"):
         kept.check(b"larger")
@@ -103,7 +108,7 @@ def test_when_full_the_farthest_can_still_be_renewed() -> None:
     kept.put(KEYS[0], b"a", 0, LATER)
     kept.put(KEYS[9], b"b", 0, LATER)
     assert kept.put(KEYS[9], b"c", 0, LATER)
-    assert kept.get(KEYS[9], 0) == b"c"
+    assert value_of(kept, KEYS[9], 0) == b"c"
 
 
 def test_bytes_of_all_values_are_bounded_and_the_farthest_give_way() -> None:
@@ -127,7 +132,7 @@ def test_a_value_that_finds_no_room_costs_none_of_the_farther_ones_either_nor_th
     kept.put(KEYS[1], b"1234567", 0, LATER)
     assert not kept.put(KEYS[5], b"12345", 0, LATER)
     assert not kept.put(KEYS[9], b"abcd", 0, LATER)
-    assert (kept.get(KEYS[9], 0), kept.get(KEYS[1], 0), kept.held) == (b"abc", b"1234567", 10)
+    assert (value_of(kept, KEYS[9], 0), value_of(kept, KEYS[1], 0), kept.held) == (b"abc", b"1234567", 10)
 
 
 # Providers.
@@ -136,15 +141,15 @@ def test_a_value_that_finds_no_room_costs_none_of_the_farther_ones_either_nor_th
 def test_the_provider_heard_from_last_comes_first_and_each_once() -> None:
     kept = records()
     for peer in (1, 2, 3, 1):
-        assert kept.provide(b"key", PeerInfo(peer, (f"/memory/{peer}",)), 0, LATER)
+        assert kept.provide(b"key", PeerInfo(peer, (f"/memory/{peer}",)), LATER)
     assert [info.peer for info in kept.providers_of(b"key", 0)] == [1, 3, 2]
     assert kept.providers_of(b"other", 0) == []
 
 
 def test_a_provider_is_told_of_until_its_time_is_over() -> None:
     kept = records()
-    kept.provide(b"key", PeerInfo(1), 0, LATER)
-    kept.provide(b"key", PeerInfo(2), 0, 2 * LATER)
+    kept.provide(b"key", PeerInfo(1), LATER)
+    kept.provide(b"key", PeerInfo(2), 2 * LATER)
     assert [info.peer for info in kept.providers_of(b"key", LATER)] == [2]
     kept.sweep(LATER)
     assert list(kept.providers[b"key"]) == [2]
@@ -154,15 +159,45 @@ def test_a_provider_is_told_of_until_its_time_is_over() -> None:
 
 def test_providers_of_a_key_are_bounded_and_those_there_have_the_older_right() -> None:
     kept = records(providers=2)
-    assert [kept.provide(b"key", PeerInfo(peer), 0, LATER) for peer in (1, 2, 3, 1)] == [True, True, False, True]
+    assert [kept.provide(b"key", PeerInfo(peer), LATER) for peer in (1, 2, 3, 1)] == [True, True, False, True]
     assert [info.peer for info in kept.providers_of(b"key", 0)] == [1, 2]
 
 
 def test_keys_with_providers_are_bounded_and_room_is_made_only_by_time() -> None:
     kept = records(keys=2)
-    assert [kept.provide(key, PeerInfo(1), 0, LATER) for key in (b"a", b"b", b"c", b"a")] == [True, True, False, True]
+    assert [kept.provide(key, PeerInfo(1), LATER) for key in (b"a", b"b", b"c", b"a")] == [True, True, False, True]
     kept.sweep(LATER)
-    assert kept.provide(b"c", PeerInfo(1), LATER, 2 * LATER)
+    assert kept.provide(b"c", PeerInfo(1), 2 * LATER)
+
+
+def test_one_peer_that_tells_of_ever_more_keys_keeps_its_newest_and_leaves_room_for_others() -> None:
+    kept = records(keys=10, provided=4)
+    for key in KEYS[:30]:
+        assert kept.provide(key, PeerInfo(1), LATER)
+    assert list(kept.providers) == KEYS[26:30]
+    assert all(kept.provide(key, PeerInfo(peer), LATER) for peer, key in enumerate(KEYS[30:36], start=2))
+    assert len(kept.providers) == 10
+
+
+def test_a_key_told_of_again_is_not_the_oldest_of_its_peer_and_what_is_over_leaves_room() -> None:
+    kept = records(provided=2)
+    for key in (b"a", b"b", b"a", b"c"):
+        kept.provide(key, PeerInfo(1), LATER)
+    assert sorted(kept.providers) == [b"a", b"c"]
+    kept.sweep(LATER)
+    for key in (b"d", b"e"):
+        kept.provide(key, PeerInfo(1), 2 * LATER)
+    assert sorted(kept.providers) == [b"d", b"e"]
+
+
+def test_a_key_for_which_there_is_no_room_costs_its_peer_none_of_those_it_has() -> None:
+    kept = records(keys=2, provided=1)
+    kept.provide(b"a", PeerInfo(1), LATER)
+    kept.provide(b"a", PeerInfo(2), LATER)
+    kept.provide(b"b", PeerInfo(3), LATER)
+    assert not kept.provide(b"c", PeerInfo(1), LATER)
+    assert [info.peer for info in kept.providers_of(b"a", 0)] == [2, 1]
+    assert kept.provide(b"c", PeerInfo(3), LATER) and list(kept.providers) == [b"a", b"c"]
 
 
 # Any use.
@@ -178,17 +213,19 @@ ACTIONS = st.one_of(
 @given(st.lists(ACTIONS, max_size=80))
 @settings(max_examples=100)
 def test_whatever_is_stored_the_limits_hold_and_the_bytes_are_counted_right(actions: list[tuple[str, int, int]]) -> None:
-    kept, now = records(values=5, bytes=30, value=10, keys=4, providers=3), 0
+    kept, now = records(values=5, bytes=30, value=10, keys=4, providers=3, provided=2), 0
     for action, number, other in actions:
         match action:
             case "put":
                 taken = kept.put(KEYS[number], bytes(other), now, now + LATER)
                 assert taken == (KEYS[number] in kept.values and kept.values[KEYS[number]].value == bytes(other))
             case "provide":
-                kept.provide(KEYS[number], PeerInfo(other), now, now + LATER)
+                kept.provide(KEYS[number], PeerInfo(other), now + LATER)
             case _:
                 now += number
                 kept.sweep(now)
         assert kept.held == sum(len(stored.value) for stored in kept.values.values()) <= 30
         assert len(kept.values) <= 5 and len(kept.providers) <= 4
         assert all(0 < len(known) <= 3 for known in kept.providers.values())
+        told = [(peer, key) for key, known in kept.providers.items() for peer in known]
+        assert all(sum(peer == other for other, _ in told) <= 2 for peer in range(10))

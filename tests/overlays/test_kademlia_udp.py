@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from overlays.kademlia_udp import HANDOVERS, HOUR, PROBES, WAITING, WALKS, KademliaUdp, KademliaUdpConfig
-from overlays.kademlia_udp_lookup import ASKS
-from overlays.kademlia_udp_rpc import (
+from overlays.kademlia_udp.lookup import ASKS
+from overlays.kademlia_udp.machine import HANDOVERS, HOUR, PROBES, WAITING, WALKS, KademliaUdp, KademliaUdpConfig
+from overlays.kademlia_udp.rpc import (
     UNUSABLE,
     VALUE_LIMIT,
     Contact,

@@ -12,9 +12,9 @@ import pytest
 import trio
 import trio.testing
 
-from overlays.kademlia_udp import KademliaUdp, KademliaUdpConfig
-from overlays.kademlia_udp_live import KademliaNode
-from overlays.kademlia_udp_rpc import digest
+from overlays.kademlia_udp.live import KademliaNode
+from overlays.kademlia_udp.machine import KademliaUdp, KademliaUdpConfig
+from overlays.kademlia_udp.rpc import digest
 from peer.datagram import GARBAGE, NoAnswer
 from peer.errors import UsageError
 from peer.machine import SECOND

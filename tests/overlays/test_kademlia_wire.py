@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overlays.kademlia.dht import TOLD, Kademlia, KademliaConfig
+from overlays.kademlia.config import TOLD, KademliaConfig
+from overlays.kademlia.dht import Kademlia
 from overlays.kademlia.messages import AddProvider, FindNode, GetProviders, GetValue, Ping, PutValue, Record
 from overlays.kademlia.records import RecordLimits
 from overlays.kademlia.wire import ADDRESS_BYTES, ADDRESSES, KEY_LIMIT, LIMIT, PEERS, KadCodec, kad

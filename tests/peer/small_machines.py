@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from overlays.overlay import Overlay
-from peer.errors import PeerError
+from peer.errors import PeerError, Refused
 from peer.machine import MS, SECOND, Build, Env, Link, Machine, Message, MessageId, Peer, Reply, answers, upon
 from peer.trace import DUPLICATE
 from pubsub.message import Interest, Publication, Verdict
@@ -89,7 +89,10 @@ class Refusal(Message, frozen=True, tag=3):
 
 
 class Oracle(Machine):
-    """Asks and answers: doubles an even number at once and an odd one late, is silent at 0, and refuses negative ones."""
+    """Asks and answers: doubles an even number at once and an odd one late, is silent at 0, says no to negative ones.
+
+    For one between 900 and 1,000 it gives no answer, for a greater one the asker is to blame.
+    """
 
     protocols = ("/test/oracle",)
     LATE = 500 * MS
@@ -98,6 +101,10 @@ class Oracle(Machine):
         super().__init__(env)
         self.heard: list[tuple[Peer, Message]] = []
         self.failed: list[tuple[Peer, str]] = []
+        self.downs: list[Peer] = []
+
+    def link_down(self, peer: Peer, incarnation: int, reason: str) -> None:
+        self.downs.append(peer)
 
     def ask(self, peer: Peer, number: int, timeout: int = SECOND) -> None:
         self.env.request(peer, Question(number), timeout, self._on_reply, self._on_fail)
@@ -106,6 +113,8 @@ class Oracle(Machine):
     def on_question(self, sender: Peer, msg: Question, reply: Reply) -> None:
         if msg.number > 1_000:
             raise PeerError("nobody asks for so much")
+        if msg.number > 900:
+            raise Refused("so much is not there")
         if msg.number < 0:
             reply(Refusal("negative"))
         elif msg.number % 2:

@@ -375,6 +375,17 @@ async def test_a_request_fails_with_the_link(world: World, autojump_clock: MockC
     assert [peer for peer, _ in oracle_of(world, a).failed] == [b]
 
 
+async def test_a_request_that_is_refused_fails_at_once_and_costs_no_link(world: World, autojump_clock: MockClock) -> None:
+    a, b = world.add(oracle), world.add(oracle)
+    asker = oracle_of(world, a)
+    for number in (4, 999, 6):
+        asker.ask(b, number, timeout=1_000 * SECOND)
+    await world.run(AMPLE)
+    assert [peer for peer, _ in asker.failed] == [b] and "timeout" not in asker.failed[0][1]
+    assert sorted(asker.heard, key=str) == [(b, Answer(12)), (b, Answer(8))]
+    assert asker.downs == [] == oracle_of(world, b).downs
+
+
 async def test_a_request_that_breaks_the_protocol_costs_the_link_and_fails(world: World, autojump_clock: MockClock) -> None:
     a, b = world.add(oracle), world.add(oracle)
     oracle_of(world, a).ask(b, 1_001, timeout=1_000 * SECOND)

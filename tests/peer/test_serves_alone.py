@@ -11,7 +11,7 @@ from pytest_trio import trio_fixture  # type: ignore[import-untyped]
 from trio.testing import MockClock
 
 from peer.driver import ALONE_S, REQUESTS
-from peer.errors import PeerError
+from peer.errors import PeerError, Refused
 from peer.fake import FakeWire
 from peer.frame import uvarint
 from peer.latency import Constant
@@ -41,7 +41,7 @@ class Ask(Message, frozen=True, tag=3):
 
 
 class Post(Machine):
-    """Takes letters and chat, answers numbers with their doubles; a bad letter is its sender's fault."""
+    """Takes letters and chat, answers numbers with their doubles if they are not negative; a bad letter is its sender's fault."""
 
     protocols = ("/test/post",)
 
@@ -83,6 +83,8 @@ class Post(Machine):
 
     @answers(Ask)
     def on_ask(self, sender: Peer, msg: Ask, reply: Reply) -> None:
+        if msg.number < 0:
+            raise Refused("it would be less")
         reply(Ask(2 * msg.number))
 
 
@@ -223,19 +225,39 @@ async def test_who_watches_a_protocol_is_not_told_of_a_client_of_it(world: World
 
 
 @live_only
-async def test_a_client_is_not_told_of_as_a_server_and_cannot_be_asked(world: LiveWorld, autojump_clock: MockClock) -> None:
+async def test_a_client_is_not_told_of_as_a_server(world: LiveWorld, autojump_clock: MockClock) -> None:
     a, b = world.add(client), world.add(server)
     post(world, a).env.connect(b)
     await world.run(AMPLE)
     (link,) = world.drivers[b].host.links.values()
     assert "/test/post" not in link.protocols
-    post(world, b).ask(a, 1)
-    post(world, b).env.send(a, Chat(b"hello"))
-    post(world, b).env.send(a, Letter(b"dear"))
+
+
+@everywhere
+@pytest.mark.parametrize("asker", [client, server])
+async def test_a_client_cannot_be_asked_nor_told(world: World, autojump_clock: MockClock, asker: Build) -> None:
+    a, b, c = world.add(client), world.add(asker), world.add(server)
+    world.machines(a)[0].env.connect(c)
+    post(world, a).ask(c, 1)  # the link of a client to its server carries answers, and nothing else
     await world.run(AMPLE)
-    assert post(world, b).answered == [] and len(post(world, b).failed) == 1
-    assert sorted(post(world, b).lost, key=str) == [(a, Chat(b"hello")), (a, Letter(b"dear"))]
-    assert post(world, a).heard == []
+    for node in (b, c):
+        post(world, node).ask(a, 1)
+        post(world, node).env.send(a, Chat(b"hello"))
+        post(world, node).env.send(a, Letter(b"dear"))
+    await world.run(AMPLE)
+    assert post(world, a).answered == [2] and post(world, a).heard == []
+    for node in (b, c):
+        assert post(world, node).answered == [] and len(post(world, node).failed) == 1
+        assert "timeout" not in post(world, node).failed[0]
+        assert sorted(post(world, node).lost, key=str) == [(a, Chat(b"hello")), (a, Letter(b"dear"))]
+
+
+@everywhere
+async def test_a_request_of_a_client_that_is_refused_fails_at_once(world: World, autojump_clock: MockClock) -> None:
+    a, b = world.add(client), world.add(server)
+    post(world, a).ask(b, -1)
+    await world.run(AMPLE)
+    assert post(world, a).answered == [] and len(post(world, a).failed) == 1 and "timeout" not in post(world, a).failed[0]
 
 
 # Alone.

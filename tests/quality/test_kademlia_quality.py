@@ -17,7 +17,7 @@ import pytest
 from bench.lookups import MINUTE, PATHS, Field, summary
 from bench.run import run
 from bench.scenario import Scenario, TraceSettings, Workload, command
-from overlays.kademlia.dht import KademliaConfig
+from overlays.kademlia.config import KademliaConfig
 from overlays.kademlia.space import place_of, place_of_key
 from peer.faults import MassCrash
 from peer.machine import SECOND

@@ -1,7 +1,7 @@
 """A node in a network of the PyPI package `kademlia`: a key-value table that its real servers and weft hold together.
 
 P. Maymounkov, D. Mazières: "Kademlia: a peer-to-peer information system based on the XOR metric", IPTPS 2002; sections below are
-that paper's. The calls are those of the package (`overlays.kademlia_udp_rpc`), whose Peer is an address (host, port).
+that paper's. The calls are those of the package (`overlays.kademlia_udp.rpc`), whose Peer is an address (host, port).
 Where this differs from the package, for the sake of safety or of the paper, no server notices:
 - Only who answers a ping gets into the table, under the id that it answered. The package believes whoever sends a request, and
   hands all values to an address that may be forged.
@@ -14,7 +14,7 @@ Where this differs from the package, for the sake of safety or of the paper, no 
 
 Below it asks for: a `peer.datagram.DatagramEnv`.
 Above it promises: `join`, `set` and `get` end, whatever the network does.
-Bounds: those of `overlays.kademlia_udp_kept` and `overlays.kademlia_udp_lookup`; WALKS calls at once and WAITING more; PROBES
+Bounds: those of `overlays.kademlia_udp.kept` and `overlays.kademlia_udp.lookup`; WALKS calls at once and WAITING more; PROBES
 pings and HANDOVERS at once. It answers each request with one reply, and with a ping if the sender is new.
 """
 
@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from overlays.kademlia_udp_kept import Table, Values
-from overlays.kademlia_udp_lookup import Lookup
-from overlays.kademlia_udp_rpc import (
+from overlays.kademlia_udp.kept import Table, Values
+from overlays.kademlia_udp.lookup import Lookup
+from overlays.kademlia_udp.rpc import (
     ID_SIZE,
     Contact,
     Value,

@@ -4,7 +4,7 @@
         await node.set("colour", "blue")
         assert await node.get("colour") == "blue"
 
-The machine is `overlays.kademlia_udp`, its socket `peer.datagram`. A call that is cancelled goes on unheard.
+The machine is `overlays.kademlia_udp.machine`, its socket `peer.datagram`. A call that is cancelled goes on unheard.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
-from overlays.kademlia_udp import DEFAULTS, KademliaUdp, KademliaUdpConfig
-from overlays.kademlia_udp_rpc import Value
+from overlays.kademlia_udp.machine import DEFAULTS, KademliaUdp, KademliaUdpConfig
+from overlays.kademlia_udp.rpc import Value
 from peer.datagram import Address, Datagrams, NoAnswer, open_datagram, resolve
 
 DEADLINE = 60.0

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from heapq import nsmallest
 from typing import NamedTuple
 
-from overlays.kademlia_udp_rpc import Contact, Value, encode
+from overlays.kademlia_udp.rpc import Contact, Value, encode
 from peer.datagram import Address
 
 

@@ -1,0 +1,55 @@
+"""The options of Kademlia, each with its source."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from overlays.kademlia.messages import PROTOCOL
+from peer.errors import UsageError
+from peer.machine import MS, SECOND
+
+HOUR = 3_600 * SECOND
+TOLD = 64  # peers in an answer, k or providers
+
+
+@dataclass(frozen=True)
+class KademliaConfig:
+    """Times in microseconds."""
+
+    k: int = 20  # the paper's, and libp2p's
+    alpha: int = 10  # libp2p's; the paper's is 3
+    paths: int = 1  # S/Kademlia's; more of them make a lookup dearer and harder to mislead
+    spares: int = 8  # a guess: a bucket's worth is rarely lost at once
+    patience: int = 5 * SECOND  # a guess: libp2p's 10 s are for a world-wide network
+    slow: int = SECOND  # a guess: after it the next is asked too
+    near_every: int = 10 * SECOND  # a guess: a gap among the nearest is closed within a minute
+    near_asks: int = 3  # a guess
+    few: int = 5  # a guess: a bucket with fewer is filled by a lookup
+    refresh_every: int = 600 * SECOND  # libp2p's
+    republish_every: int = 600 * SECOND  # a guess: libp2p's 22 h are for nodes that stay for days
+    value_ttl: int = 48 * HOUR  # libp2p's, of providers
+    provider_ttl: int = 48 * HOUR  # libp2p's
+    quorum: int = 5  # a guess: as many equal values end a search before its time
+    first_retry: int = SECOND  # a guess, as in `overlays.static`
+    last_retry: int = 60 * SECOND  # a guess, as in `overlays.static`
+    server: bool = True  # a client asks, and is in nobody's table
+    protocol: str = PROTOCOL  # networks apart have names apart
+
+    def __post_init__(self) -> None:
+        least = {"k": 1, "alpha": 1, "paths": 1, "quorum": 1, "spares": 0, "few": 0, "near_asks": 0}
+        for name in self.__dataclass_fields__:
+            value = getattr(self, name)
+            if isinstance(value, int) and not isinstance(value, bool) and value < least.get(name, MS):
+                unit = " microseconds" if name not in least else ""
+                raise UsageError(f"kademlia: {name} is {value}; it must be at least {least.get(name, MS)}{unit}")
+        if self.last_retry < self.first_retry:
+            raise UsageError(f"kademlia: last_retry is {self.last_retry}; it must be at least first_retry, {self.first_retry}")
+        if self.k > TOLD:
+            raise UsageError(f"kademlia: k is {self.k}; it must be at most {TOLD}")
+        if re.fullmatch("/[!-~]{1,128}", self.protocol) is None or self.protocol.startswith("/weft/"):
+            wanted = "/ and 1 to 128 letters without a space, and not begin with /weft/, whose protocols are others"
+            raise UsageError(f"kademlia: protocol is {self.protocol!r}; it must be {wanted}")
+
+
+DEFAULTS = KademliaConfig()

@@ -1,0 +1,1 @@
+"""Kademlia as the PyPI package `kademlia` speaks it, over UDP."""
