@@ -21,7 +21,8 @@ from overlays.xbot import XBot, XBotConfig
 from peer.errors import UsageError
 from peer.machine import Build, Env, Machine, Peer, Rng
 from pubsub.flood import Flood
-from pubsub.kadpubsub import KadPubSub, KadPubSubConfig
+from pubsub.kadpubsub.config import KadPubSubConfig
+from pubsub.kadpubsub.router import KadPubSub
 from pubsub.ordering.order import Order
 from pubsub.plumtree import Plumtree, PlumtreeConfig
 from pubsub.router import App, Router

@@ -18,23 +18,24 @@ from peer.dispatch import ask, receive
 from peer.errors import PeerError, UsageError
 from peer.fake import FakeEnv, FakeRequest, FakeWire
 from peer.machine import SECOND, Build, Env, Link, Message, MessageId, Peer, PeerInfo
-from pubsub import kadpubsub
-from pubsub.kadpubsub import (
-    LEASES,
+from pubsub.kadpubsub import inquiry, registry
+from pubsub.kadpubsub.config import KadPubSubConfig
+from pubsub.kadpubsub.inquiry import Members
+from pubsub.kadpubsub.messages import (
     SUBSCRIBERS,
-    TASKS,
     Ask,
     Delegate,
     Done,
     Got,
-    KadPubSub,
-    KadPubSubConfig,
     Register,
     Registered,
     Subscribers,
     Unregister,
     Update,
 )
+from pubsub.kadpubsub.registry import LEASES
+from pubsub.kadpubsub.router import KadPubSub
+from pubsub.kadpubsub.tree import TASKS
 from pubsub.message import Filter, Publication, Verdict
 from tests.pubsub.apps import Inbox
 
@@ -80,7 +81,7 @@ class Bench:
 
     def know(self, *subscribers: Peer) -> None:
         """As if registrars had just told."""
-        members = self.router.members[TOPIC] = kadpubsub.Members()
+        members = self.router.audience.topics[TOPIC] = Members()
         members.infos = {peer: PeerInfo(peer) for peer in subscribers}
         members.until = self.env.now() + CONFIG.lease
 
@@ -123,7 +124,7 @@ def test_a_subscriber_registers_at_the_nearest_nodes_and_is_in_force_when_all_ha
     assert bench.app.in_force == []
     requests[3].reply(Registered(False))
     assert bench.app.in_force == [TOPIC]
-    assert bench.router.registrars[TOPIC] == [requests[0].peer, requests[1].peer]
+    assert bench.router.registrations.topics[TOPIC].registrars == [requests[0].peer, requests[1].peer]
 
 
 def test_it_registers_again_wherever_the_nearest_are_by_then() -> None:
@@ -176,7 +177,7 @@ def test_a_registration_ends_by_itself_unless_it_is_renewed() -> None:
 
 
 def subscribers(bench: Bench) -> list[Peer]:
-    return [info.peer for info in bench.asked(99, Ask(TOPIC, False)).subscribers]
+    return [info.peer for info in bench.asked(99, Ask(TOPIC)).subscribers]
 
 
 def test_nobody_registers_another() -> None:
@@ -225,7 +226,7 @@ def test_while_it_hears_of_changes_a_publisher_asks_no_more() -> None:
 
 def test_a_registrar_tells_those_with_a_lease_who_came_and_went() -> None:
     bench = Bench()
-    assert bench.asked(7, Ask(TOPIC, True)).leased == CONFIG.lease
+    assert bench.asked(7, Ask(TOPIC)).leased == CONFIG.lease
     bench.asked(5, Register(TOPIC, PeerInfo(5)))
     bench.asked(5, Register(TOPIC, PeerInfo(5)))
     assert bench.env.take() == [(7, Update(TOPIC, PeerInfo(5), True))]
@@ -267,7 +268,7 @@ def test_a_delegate_says_that_it_has_it_hands_on_and_says_when_all_is_done() -> 
     assert [publication.data for publication in bench.app.delivered] == [b"x"]
     told = [bench.hear(peer, Done(letter().id)) for peer in parts]
     assert told[-1] == [(9, Done(letter().id))] and not any(told[:-1])
-    assert not bench.router.tasks and bench.router.bytes == 0
+    assert not bench.router.tree.tasks and bench.router.tree.bytes == 0
 
 
 def test_a_leaf_says_only_that_it_is_done() -> None:
@@ -285,9 +286,9 @@ def test_one_that_does_not_say_got_in_time_is_passed_over_and_may_still_have_it(
     ((second, left),) = bench.given().items()
     assert second in rest and sorted((second, *left)) == sorted(rest)
     bench.hear(second, Done(key))
-    assert bench.router.tasks
+    assert bench.router.tree.tasks
     bench.hear(silent, Done(key))
-    assert not bench.router.tasks
+    assert not bench.router.tree.tasks
 
 
 def test_the_part_of_one_that_is_lost_before_it_is_done_goes_to_another() -> None:
@@ -398,7 +399,7 @@ def test_a_silent_leaf_is_sent_it_once_more_and_then_given_up() -> None:
     bench.env.advance(3 * CONFIG.slow)
     assert bench.given() == {5: ()}
     bench.env.advance(CONFIG.patience)
-    assert bench.given() == {} and not bench.router.tasks
+    assert bench.given() == {} and not bench.router.tree.tasks
 
 
 def test_what_is_published_waits_where_it_can_be_counted_until_delegates_have_it() -> None:
@@ -434,8 +435,8 @@ def test_who_knows_nobody_yet_looks_some_times_before_it_speaks_to_itself_alone(
     assert bench.given() == {60: ()}
     alone = Bench()
     alone.publish()
-    alone.env.advance(kadpubsub.LOOKS * CONFIG.slow)
-    assert alone.router.unplaced() == 0 and len(alone.directory.asked) == kadpubsub.LOOKS
+    alone.env.advance(inquiry.LOOKS * CONFIG.slow)
+    assert alone.router.unplaced() == 0 and len(alone.directory.asked) == inquiry.LOOKS
 
 
 class Judge(Inbox):
@@ -466,27 +467,27 @@ def test_a_list_waits_for_the_verdict_and_goes_with_a_refusal(verdict: Verdict, 
 
 
 def test_what_others_can_make_a_registrar_keep_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kadpubsub, "TOPICS", 10)
-    monkeypatch.setattr(kadpubsub, "SUBSCRIBERS", 20)
+    monkeypatch.setattr(registry, "TOPICS", 10)
+    monkeypatch.setattr(registry, "SUBSCRIBERS", 20)
     bench = Bench()
     taken = [bench.asked(peer, Register(f"{topic}", PeerInfo(peer))).accepted for topic in range(15) for peer in range(1, 31)]
     assert sum(taken) == 10 * 20
-    leases = [bench.asked(peer, Ask("0", True)).leased for peer in range(1_000, 1_000 + 2 * LEASES)]
+    leases = [bench.asked(peer, Ask("0")).leased for peer in range(1_000, 1_000 + 2 * LEASES)]
     assert leases == [CONFIG.lease] * LEASES + [0] * LEASES
     bench.env.advance(3 * CONFIG.expiry)
-    assert bench.router.registries == {}
+    assert bench.router.registries.topics == {}
 
 
 def test_messages_on_their_way_are_bounded_in_number_and_bytes() -> None:
     bench = Bench(config=replace(CONFIG, held_bytes=100_000))
     for number in range(TASKS + 100):
         bench.hear(9, letter(rest=[1], sequence=number))
-    assert len(bench.router.tasks) <= TASKS
+    assert len(bench.router.tree.tasks) <= TASKS
     for number in range(100):
         bench.hear(9, letter(rest=[1], sequence=5_000 + number, data=bytes(10_000)))
-    assert bench.router.bytes <= 120_000
+    assert bench.router.tree.bytes <= 120_000
     waiting = bench.env.clock.waiting
-    assert waiting <= len(bench.router.tasks) + 2
+    assert waiting <= len(bench.router.tree.tasks) + 2
 
 
 def test_lists_that_no_honest_peer_sends_are_refused() -> None:
