@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from peer.errors import UsageError
 from peer.machine import MS, SECOND
 
+LOOKS = 3  # for registrars, `slow` apart, before a node takes itself to be alone: one that just began may know nobody yet
+
 
 @dataclass(frozen=True)
 class KadPubSubConfig:

@@ -13,13 +13,12 @@ from overlays.claims import check_infos
 from overlays.kademlia.space import topic_key
 from overlays.overlay import Overlay
 from peer.machine import Env, Message, Peer, PeerInfo, Timer
-from pubsub.kadpubsub.config import KadPubSubConfig
+from pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
 from pubsub.kadpubsub.messages import SUBSCRIBERS, Ask, Subscribers, Update, learn
 from pubsub.kadpubsub.registry import Registries, is_registrar
 from pubsub.message import Publication, weight
 
 RECENT = 256
-LOOKS = 3  # for registrars, `slow` apart, before a message is for oneself alone: a node that just began may know nobody yet
 
 
 class Members:

@@ -1,7 +1,7 @@
 """A subscriber's side: it registers at the k nodes nearest to its topic.
 
 A subscription is in force when all of them have answered or failed, and one has it. It registers again each `refresh_every`,
-wherever the nearest are by then; without that it is forgotten.
+wherever the nearest are by then; without that it is forgotten. A node that finds nobody, LOOKS times, is its own registrar.
 Bounds: one timer, and one request a registrar, for each topic joined here.
 """
 
@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from overlays.kademlia.space import topic_key
 from overlays.overlay import Overlay
 from peer.machine import Env, Message, Peer, PeerInfo, Timer
-from pubsub.kadpubsub.config import KadPubSubConfig
+from pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
 from pubsub.kadpubsub.messages import Register, Registered, Unregister, learn
 from pubsub.kadpubsub.registry import Registries, is_registrar
+
+ASKS = 3  # of one registrar, each with twice the patience of the one before
 
 
 class Registrations:
@@ -50,60 +52,85 @@ class Registration:
         self._all = all_
         self._topic = topic
         self._timer: Timer | None = None
+        self._looks = 0
         self._in_force = False
-        self._ended = False
+        self._near = False
+        self.ended = False
         self.registrars: list[Peer] = []
 
     def look(self) -> None:
+        self._looks += 1
         self._all.overlay.lookup(topic_key(self._topic), self._found)
 
     def end(self) -> None:
-        self._ended = True
+        self.ended = True
         if self._timer is not None:
             self._timer.cancel()
         self._all.env.send_all(tuple(self.registrars), Unregister(self._topic))
 
     def settle(self, taken: list[Peer]) -> None:
         """All have answered or failed."""
-        if self._ended:
-            return
         self.registrars = taken
-        if not self._in_force and (taken or self._topic in self._all.registries.topics):
-            self._in_force = True
-            self._all.in_force(self._topic)
+        if taken or self._near:
+            self._comes_into_force()
 
     def _found(self, nearest: Sequence[PeerInfo]) -> None:
-        if self._ended:
+        if self.ended:
             return
         env, config = self._all.env, self._all.config
         me = env.info(env.me)
-        if is_registrar(env.me, self._topic, nearest):
-            self._all.registries.add(self._topic, me)
-        turn = Round(self, len(nearest))
+        self._near = is_registrar(env.me, self._topic, nearest) and self._all.registries.add(self._topic, me)
         for info in nearest:
             learn(env, info)
-            env.request(info.peer, Register(self._topic, me), config.patience, turn.yes, turn.no)
-        turn.settled()
         self._timer = env.after(config.refresh_every if nearest else config.slow, self.look)
+        if nearest:
+            Round(self, env, config, Register(self._topic, me)).ask([info.peer for info in nearest])
+        elif self._looks >= LOOKS:
+            self._comes_into_force()  # nobody else is there, as far as can be known
+
+    def _comes_into_force(self) -> None:
+        if not self._in_force:
+            self._in_force = True
+            self._all.in_force(self._topic)
 
 
 class Round:
-    """One time that all are asked."""
+    """One time that all are asked. Who does not answer is asked again and given longer: question or answer may be lost."""
 
-    def __init__(self, registration: Registration, left: int) -> None:
+    def __init__(self, registration: Registration, env: Env, config: KadPubSubConfig, question: Register) -> None:
         self._registration = registration
-        self._left = left + 1
+        self._env = env
+        self._slow = config.slow
+        self._question = question
+        self._left: dict[Peer, int] = {}  # how often each was asked
         self._taken: list[Peer] = []
 
-    def yes(self, peer: Peer, msg: Message) -> None:
+    def ask(self, peers: Sequence[Peer]) -> None:
+        self._left = dict.fromkeys(peers, 0)
+        for peer in peers:
+            self._ask(peer)
+
+    def _ask(self, peer: Peer) -> None:
+        self._env.request(peer, self._question, self._slow << self._left[peer], self._yes, self._no)
+        self._left[peer] += 1
+
+    def _yes(self, peer: Peer, msg: Message) -> None:
+        if self._registration.ended:
+            self._env.send(peer, Unregister(self._question.topic))
+            return
         if isinstance(msg, Registered) and msg.accepted:
             self._taken.append(peer)
-        self.settled()
+        self._settled(peer)
 
-    def no(self, peer: Peer, reason: str) -> None:
-        self.settled()
+    def _no(self, peer: Peer, reason: str) -> None:
+        if self._registration.ended:
+            return
+        if self._left[peer] < ASKS:
+            self._ask(peer)
+        else:
+            self._settled(peer)
 
-    def settled(self) -> None:
-        self._left -= 1
+    def _settled(self, peer: Peer) -> None:
+        del self._left[peer]
         if not self._left:
             self._registration.settle(self._taken)

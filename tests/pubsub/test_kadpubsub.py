@@ -18,8 +18,8 @@ from peer.dispatch import ask, receive
 from peer.errors import PeerError, UsageError
 from peer.fake import FakeEnv, FakeRequest, FakeWire
 from peer.machine import SECOND, Build, Env, Link, Message, MessageId, Peer, PeerInfo
-from pubsub.kadpubsub import inquiry, registry
-from pubsub.kadpubsub.config import KadPubSubConfig
+from pubsub.kadpubsub import registry
+from pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
 from pubsub.kadpubsub.inquiry import Members
 from pubsub.kadpubsub.messages import (
     SUBSCRIBERS,
@@ -33,6 +33,7 @@ from pubsub.kadpubsub.messages import (
     Unregister,
     Update,
 )
+from pubsub.kadpubsub.registration import ASKS
 from pubsub.kadpubsub.registry import LEASES
 from pubsub.kadpubsub.router import KadPubSub
 from pubsub.kadpubsub.tree import TASKS
@@ -120,9 +121,13 @@ def test_a_subscriber_registers_at_the_nearest_nodes_and_is_in_force_when_all_ha
     assert all(request.msg == Register(TOPIC, PeerInfo(0)) for request in requests)
     for request in requests[:2]:
         request.reply(Registered(True))
-    requests[2].fail("no link")
-    assert bench.app.in_force == []
     requests[3].reply(Registered(False))
+    requests[2].fail("no link")
+    for _ in range(ASKS - 1):
+        assert bench.app.in_force == []
+        (again,) = bench.env.take_requests()
+        assert again.peer == requests[2].peer
+        again.fail("timeout")
     assert bench.app.in_force == [TOPIC]
     assert bench.router.registrations.topics[TOPIC].registrars == [requests[0].peer, requests[1].peer]
 
@@ -145,13 +150,51 @@ def answered(bench: Bench) -> list[FakeRequest]:
     return requests
 
 
-def test_a_node_that_knows_nobody_yet_is_its_own_registrar_and_looks_again_soon() -> None:
+def test_a_registrar_whose_answer_is_lost_is_asked_again_and_given_longer_each_time() -> None:
+    bench = Bench(1)
+    bench.router.join(TOPIC)
+    timeouts = []
+    for _ in range(ASKS):
+        (request,) = bench.env.take_requests()
+        timeouts.append(request.timeout)
+        bench.env.advance(request.timeout)
+    assert timeouts == [CONFIG.slow, 2 * CONFIG.slow, 4 * CONFIG.slow]
+    assert bench.env.take_requests() == []
+
+
+def test_a_node_that_knows_nobody_yet_is_not_subscribed_before_others_know_of_it() -> None:
+    """Nobody would send it anything; the second look finds one that it has just met."""
     bench = Bench()
     bench.router.join(TOPIC)
+    bench.directory.peers = [1]
+    assert bench.app.in_force == []
+    bench.env.advance(CONFIG.slow)
+    assert [request.peer for request in answered(bench)] == [1]
     assert bench.app.in_force == [TOPIC]
+
+
+def test_a_node_that_finds_nobody_is_its_own_registrar_and_goes_on_looking() -> None:
+    bench = Bench()
+    bench.router.join(TOPIC)
+    bench.env.advance((LOOKS - 2) * CONFIG.slow)
+    assert bench.app.in_force == []
+    bench.env.advance(3 * CONFIG.slow)
+    assert bench.app.in_force == [TOPIC] and subscribers(bench) == [0]
     bench.directory.peers = [1]
     bench.env.advance(CONFIG.slow)
-    assert [request.peer for request in bench.env.take_requests()] == [1]
+    assert [request.peer for request in answered(bench)] == [1]
+    assert bench.app.in_force == [TOPIC]
+
+
+def test_who_leaves_before_all_have_answered_takes_back_what_they_take_later() -> None:
+    bench = Bench(1, 2)
+    bench.router.join(TOPIC)
+    late, silent = bench.env.take_requests()
+    bench.router.leave(TOPIC)
+    late.reply(Registered(True))
+    silent.fail("timeout")
+    assert bench.env.take() == [(late.peer, Unregister(TOPIC))]
+    assert bench.env.take_requests() == [] and bench.app.in_force == []
 
 
 def test_who_leaves_tells_its_registrars_and_registers_no_more() -> None:
@@ -435,8 +478,8 @@ def test_who_knows_nobody_yet_looks_some_times_before_it_speaks_to_itself_alone(
     assert bench.given() == {60: ()}
     alone = Bench()
     alone.publish()
-    alone.env.advance(inquiry.LOOKS * CONFIG.slow)
-    assert alone.router.unplaced() == 0 and len(alone.directory.asked) == inquiry.LOOKS
+    alone.env.advance(LOOKS * CONFIG.slow)
+    assert alone.router.unplaced() == 0 and len(alone.directory.asked) == LOOKS
 
 
 class Judge(Inbox):
