@@ -15,7 +15,8 @@ from overlays.overlay import Overlay
 from peer.machine import Env, Message, Peer, PeerInfo, Timer
 from pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
 from pubsub.kadpubsub.messages import SUBSCRIBERS, Ask, Subscribers, Update, learn
-from pubsub.kadpubsub.registry import Registries, is_registrar
+from pubsub.kadpubsub.registration import Registrations
+from pubsub.kadpubsub.registry import is_registrar
 from pubsub.message import Publication, weight
 
 RECENT = 256
@@ -41,14 +42,14 @@ class Audience:
         env: Env,
         config: KadPubSubConfig,
         overlay: Overlay,
-        registries: Registries,
+        registrations: Registrations,
         begin: Callable[[Publication, Iterable[PeerInfo]], None],
     ) -> None:
         self.env = env
         self.config = config
         self.topics: dict[str, Members] = {}
         self._overlay = overlay
-        self._registries = registries
+        self._registrations = registrations
         self._begin = begin
 
     def stop(self) -> None:
@@ -76,15 +77,32 @@ class Audience:
             return
         known.waiting.append(publication)
         if len(known.waiting) == 1:
-            self._look(topic, known, LOOKS)
+            self._inquire(topic, known)
 
     def update(self, msg: Update) -> None:
+        """Also while others are still asked: who has answered will not tell it a second time."""
         known = self.topics.get(msg.topic)
-        if known is not None and known.until > self.env.now():
+        if known is not None and (known.until > self.env.now() or known.waiting):
             if msg.joined and len(known.infos) < SUBSCRIBERS:
                 known.infos[msg.subscriber.peer] = msg.subscriber
             elif not msg.joined:
                 known.infos.pop(msg.subscriber.peer, None)
+
+    def _inquire(self, topic: str, known: Members) -> None:
+        """Who subscribes itself knows the registrars, and needs no lookup unless too few of them are left."""
+        known.infos = {}
+        nearest = self._registrations.nearest(topic)
+        if not nearest:
+            self._look(topic, known, LOOKS)
+            return
+
+        def over(heard: int, leased: int) -> None:
+            if heard < min(self.config.asks, len(nearest)):
+                self._look(topic, known, LOOKS)
+            else:
+                self._answered(known, leased)
+
+        self._ask(topic, known, nearest, over)
 
     def _look(self, topic: str, known: Members, looks: int) -> None:
         self._overlay.lookup(topic_key(topic), lambda nearest: self._found(topic, known, looks - 1, nearest))
@@ -95,51 +113,68 @@ class Audience:
             return
         for info in nearest:
             learn(self.env, info)
-        inquiry = Inquiry(self, topic, known, [info.peer for info in nearest])
-        if is_registrar(self.env.me, topic, nearest):
-            inquiry.found |= {info.peer: info for info in self._registries.subscribers(topic)}
-        inquiry.go_on()
+        self._ask(topic, known, nearest, lambda heard, leased: self._answered(known, leased))
 
-    def answered(self, known: Members, found: dict[Peer, PeerInfo], leased: int) -> None:
-        known.infos = found
+    def _ask(self, topic: str, known: Members, nearest: Sequence[PeerInfo], over: Callable[[int, int], None]) -> None:
+        if is_registrar(self.env.me, topic, nearest):
+            known.infos |= {info.peer: info for info in self._registrations.registries.subscribers(topic)}
+        Inquiry(self.env, self.config, topic, known, [info.peer for info in nearest], over).go_on()
+
+    def _answered(self, known: Members, leased: int) -> None:
         known.until = self.env.now() + leased
         waiting, known.waiting = known.waiting, []
         for publication in waiting:
-            self._begin(publication, found.values())
+            self._begin(publication, known.infos.values())
 
 
 class Inquiry:
-    """Asks registrars, nearest first and some at a time, until enough have told whom they know."""
+    """Asks registrars, nearest first and some at a time, until enough have told whom they know.
 
-    def __init__(self, audience: Audience, topic: str, known: Members, registrars: list[Peer]) -> None:
-        self.found: dict[Peer, PeerInfo] = {}
-        self._audience = audience
+    Who does not answer at once is asked again after all others, for question or answer may be lost; mostly it is not needed then.
+    `over` hears how many told, and for how long all of them will tell of changes.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        config: KadPubSubConfig,
+        topic: str,
+        known: Members,
+        registrars: Sequence[Peer],
+        over: Callable[[int, int], None],
+    ) -> None:
+        self._env = env
+        self._config = config
         self._topic = topic
         self._known = known
-        self._left = registrars
-        self._open = 0
+        self._over = over
+        self._left = list(registrars)
+        self._again = dict.fromkeys(registrars)
         self._heard = 0
-        self._leased = audience.config.lease
+        self._open = 0
+        self._leased = config.lease
 
     def go_on(self) -> None:
-        env, config = self._audience.env, self._audience.config
-        while self._left and self._open + self._heard < config.asks:
+        while self._left and self._open + self._heard < self._config.asks:
             self._open += 1
-            env.request(self._left.pop(0), Ask(self._topic), 3 * config.slow, self._yes, self._no)
+            self._env.request(self._left.pop(0), Ask(self._topic), self._config.slow, self._yes, self._no)
         if not self._open:
-            self._audience.answered(self._known, self.found, self._leased if self._heard else 0)
+            self._over(self._heard, self._leased if self._heard else 0)
 
     def _yes(self, peer: Peer, msg: Message) -> None:
         self._open -= 1
         try:
             if isinstance(msg, Subscribers) and msg.topic == self._topic:
-                check_infos(self._audience.env.me, msg.subscribers)
+                check_infos(self._env.me, msg.subscribers)
                 self._heard += 1
                 self._leased = min(self._leased, msg.leased)
-                self.found |= {info.peer: info for info in msg.subscribers}
+                self._known.infos |= {info.peer: info for info in msg.subscribers}
         finally:
             self.go_on()  # whatever one of them says, the others are asked
 
     def _no(self, peer: Peer, reason: str) -> None:
         self._open -= 1
+        if peer in self._again:
+            del self._again[peer]
+            self._left.append(peer)
         self.go_on()

@@ -40,6 +40,11 @@ class Registrations:
         self.topics.pop(topic).end()
         self.registries.remove(topic, self.env.me)
 
+    def nearest(self, topic: str) -> Sequence[PeerInfo]:
+        """The nodes nearest to a topic that is joined here, as of its last lookup."""
+        registration = self.topics.get(topic)
+        return registration.nearest if registration is not None else ()
+
     def stop(self) -> None:
         for registration in self.topics.values():
             registration.end()
@@ -56,6 +61,7 @@ class Registration:
         self._in_force = False
         self._near = False
         self.ended = False
+        self.nearest: Sequence[PeerInfo] = ()
         self.registrars: list[Peer] = []
 
     def look(self) -> None:
@@ -77,6 +83,7 @@ class Registration:
     def _found(self, nearest: Sequence[PeerInfo]) -> None:
         if self.ended:
             return
+        self.nearest = nearest
         env, config = self._all.env, self._all.config
         me = env.info(env.me)
         self._near = is_registrar(env.me, self._topic, nearest) and self._all.registries.add(self._topic, me)

@@ -39,7 +39,7 @@ class KadPubSub(Router):
         self.seen = Seen()
         self.registries = Registries(env, config)
         self.registrations = Registrations(env, config, overlay, self.registries, self._in_force)
-        self.audience = Audience(env, config, overlay, self.registries, self._begin)
+        self.audience = Audience(env, config, overlay, self.registrations, self._begin)
         self.tree = Tree(env, config)
         self.entrusted: dict[MessageId, list[tuple[Peer, Delegate]]] = {}
         self.sweeper: Timer | None = None

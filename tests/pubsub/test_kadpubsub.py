@@ -252,6 +252,57 @@ def test_a_publisher_asks_three_registrars_and_another_for_each_that_fails() -> 
     assert sorted([*reached, *(peer for rest in reached.values() for peer in rest)]) == [60, 61, 62]
 
 
+def test_a_registrar_that_does_not_answer_is_asked_a_second_time_after_all_others() -> None:
+    bench = Bench(1, 2)
+    bench.publish()
+    silent, other = bench.env.take_requests()
+    other.reply(Subscribers(TOPIC, (PeerInfo(60),), CONFIG.lease))
+    bench.env.advance(CONFIG.slow)
+    (again,) = bench.env.take_requests()
+    assert again.peer == silent.peer and bench.given() == {}
+    bench.env.advance(CONFIG.slow)
+    assert bench.env.take_requests() == [] and bench.given() == {60: ()}
+
+
+def test_a_publisher_that_subscribes_asks_its_own_registrars_without_a_lookup() -> None:
+    bench = Bench(*range(1, 50))
+    bench.router.join(TOPIC)
+    own = [request.peer for request in answered(bench)]
+    bench.publish()
+    asked = bench.env.take_requests()
+    assert [request.peer for request in asked] == own[: CONFIG.asks] and len(bench.directory.asked) == 1
+    for request in asked:
+        request.reply(Subscribers(TOPIC, (PeerInfo(60),), CONFIG.lease))
+    assert bench.given() == {60: ()} and len(bench.directory.asked) == 1
+
+
+def test_it_looks_for_others_when_too_few_of_its_own_registrars_are_left() -> None:
+    bench = Bench(*range(1, 50))
+    bench.router.join(TOPIC)
+    answered(bench)
+    bench.publish()
+    alive, *dead = bench.env.take_requests()
+    alive.reply(Subscribers(TOPIC, (PeerInfo(60),), CONFIG.lease))
+    bench.directory.peers = [70, 71, 72]
+    while dead:
+        assert len(bench.directory.asked) == 1 and bench.given() == {}
+        dead.pop().fail("no link")
+        dead += [request for request in bench.env.requests if request.peer < 70 and not request.settled and request not in dead]
+    assert len(bench.directory.asked) == 2
+    assert sorted(request.peer for request in bench.env.requests if not request.settled) == [70, 71, 72]
+
+
+def test_one_that_comes_while_registrars_are_still_asked_is_not_forgotten() -> None:
+    """The first had answered when it came, and tells it once."""
+    bench = Bench(1, 2)
+    bench.publish()
+    first, second = bench.env.take_requests()
+    first.reply(Subscribers(TOPIC, (), CONFIG.lease))
+    bench.hear(first.peer, Update(TOPIC, PeerInfo(60), True))
+    second.reply(Subscribers(TOPIC, (), CONFIG.lease))
+    assert bench.given() == {60: ()}
+
+
 def test_while_it_hears_of_changes_a_publisher_asks_no_more() -> None:
     bench = Bench(1)
     bench.publish()
