@@ -76,10 +76,26 @@ class Update(Message, frozen=True, tag=6):
 
 
 class Got(Message, frozen=True, tag=7):
+    """The sender has the message, and is at it."""
+
     id: MessageId
 
 
 class Done(Message, frozen=True, tag=8):
+    """The sender has nothing left to do for the message."""
+
+    id: MessageId
+
+
+class Back(Message, frozen=True, tag=9):
+    """The list goes back: the sender had done with the message before, or refuses it, or has too much to do."""
+
+    id: MessageId
+
+
+class Still(Message, frozen=True, tag=10):
+    """Whether the receiver is still at it; answered by GOT or DONE."""
+
     id: MessageId
 
 

@@ -17,7 +17,20 @@ from peer.machine import Env, Link, Message, MessageId, Peer, PeerInfo, Reply, T
 from peer.trace import DUPLICATE
 from pubsub.kadpubsub.config import DEFAULTS, KadPubSubConfig
 from pubsub.kadpubsub.inquiry import Audience
-from pubsub.kadpubsub.messages import Ask, Delegate, Done, Got, Register, Registered, Subscribers, Unregister, Update, learn
+from pubsub.kadpubsub.messages import (
+    Ask,
+    Back,
+    Delegate,
+    Done,
+    Got,
+    Register,
+    Registered,
+    Still,
+    Subscribers,
+    Unregister,
+    Update,
+    learn,
+)
 from pubsub.kadpubsub.registration import Registrations
 from pubsub.kadpubsub.registry import Registries
 from pubsub.kadpubsub.tree import TASKS, Tree
@@ -120,24 +133,29 @@ class KadPubSub(Router):
         else:
             self._entrust(sender, m)
             self._received(sender, m.publication(), m.hops + 1)
+            if not m.rest and m.id in self.entrusted:
+                self.env.send(sender, Got(m.id))  # DONE waits for a verdict, and who sent it must not take it for lost
 
     def _again(self, sender: Peer, m: Delegate) -> None:
         """The list may be another. The message is the one that was accepted here: a second one may be forged."""
         if self.tracing:
             self.trace(DUPLICATE, m.topic, m.id, sender)
         task = self.tree.tasks.get(m.id)
-        if task is not None:
+        if not m.rest:
+            self.env.send(sender, Got(m.id) if m.id in self.entrusted else Done(m.id))
+        elif task is not None:
             self.tree.add(task, sender, m.rest)
         elif m.id in self.entrusted:
             self._entrust(sender, m)
-        elif not m.rest:
-            self.env.send(sender, Done(m.id))
+        else:
+            self.env.send(sender, Back(m.id))
 
     def _entrust(self, sender: Peer, m: Delegate) -> None:
-        if m.id in self.entrusted or len(self.entrusted) < TASKS:
-            lists = self.entrusted.setdefault(m.id, [])
-            if len(lists) < LISTS:
-                lists.append((sender, m))
+        lists = self.entrusted.get(m.id, [])
+        if len(lists) < LISTS and (lists or len(self.entrusted) < TASKS):
+            self.entrusted[m.id] = [*lists, (sender, m)]
+        elif m.rest:
+            self.env.send(sender, Back(m.id))
 
     def _forward(self, publication: Publication, sender: Peer) -> None:
         lists = self.entrusted.pop(publication.id, [])
@@ -145,7 +163,9 @@ class KadPubSub(Router):
         self.tree.begin(publication, hops, [peer for peer, _ in lists], [info for _, m in lists for info in m.rest])
 
     def _refused(self, publication: Publication) -> None:
-        self.entrusted.pop(publication.id, None)
+        """Those who gave it to this node took it for good, and may hand it on to others."""
+        for sender, m in self.entrusted.pop(publication.id, ()):
+            self.env.send(sender, Back(m.id) if m.rest else Done(m.id))
 
     def _forged(self, publication: Publication) -> None:
         self.seen.discard(publication.id)
@@ -157,6 +177,15 @@ class KadPubSub(Router):
     @upon(Done)
     def done(self, sender: Peer, msg: Done) -> None:
         self.tree.done(sender, msg.id)
+
+    @upon(Back)
+    def back(self, sender: Peer, msg: Back) -> None:
+        self.tree.back(sender, msg.id)
+
+    @upon(Still)
+    def still(self, sender: Peer, msg: Still) -> None:
+        at_it = msg.id in self.tree.tasks or msg.id in self.entrusted
+        self.env.send(sender, Got(msg.id) if at_it else Done(msg.id))
 
     # Links.
 

@@ -24,19 +24,21 @@ from pubsub.kadpubsub.inquiry import Members
 from pubsub.kadpubsub.messages import (
     SUBSCRIBERS,
     Ask,
+    Back,
     Delegate,
     Done,
     Got,
     Register,
     Registered,
+    Still,
     Subscribers,
     Unregister,
     Update,
 )
 from pubsub.kadpubsub.registration import ASKS
 from pubsub.kadpubsub.registry import LEASES
-from pubsub.kadpubsub.router import KadPubSub
-from pubsub.kadpubsub.tree import TASKS
+from pubsub.kadpubsub.router import LISTS, KadPubSub
+from pubsub.kadpubsub.tree import STILLS, TASKS
 from pubsub.message import Filter, Publication, Verdict
 from tests.pubsub.apps import Inbox
 
@@ -370,19 +372,128 @@ def test_a_leaf_says_only_that_it_is_done() -> None:
     assert bench.hear(9, letter()) == [(9, Done(letter().id))]
 
 
+def test_one_that_does_not_say_got_gets_it_again_with_its_rest_before_it_is_passed_over() -> None:
+    bench = Bench()
+    bench.know(*in_one_bucket(4))
+    key = bench.publish()
+    first = bench.given()
+    bench.env.advance(CONFIG.slow // 2)
+    assert bench.given() == first
+    (delegate,) = first
+    bench.hear(delegate, Got(key))
+    bench.env.advance(2 * CONFIG.slow)
+    assert bench.given() == {}
+
+
+def test_nothing_is_sent_again_that_has_not_left_yet() -> None:
+    bench = Bench()
+    bench.know(5)
+    bench.publish()
+    bench.given()
+    bench.env.backlogs[5] = 100
+    bench.env.advance(CONFIG.slow)
+    assert bench.given() == {}
+
+
 def test_one_that_does_not_say_got_in_time_is_passed_over_and_may_still_have_it() -> None:
     first, *others = in_one_bucket(4)
     bench = Bench()
     bench.know(first, *others)
     key = bench.publish()
     ((silent, rest),) = bench.given().items()
-    bench.env.advance(CONFIG.slow)
-    ((second, left),) = bench.given().items()
+    bench.env.advance(CONFIG.slow // 2)
+    bench.given()
+    bench.env.advance(CONFIG.slow // 2)
+    given = bench.given()
+    assert given.pop(silent) == ()
+    ((second, left),) = given.items()
     assert second in rest and sorted((second, *left)) == sorted(rest)
     bench.hear(second, Done(key))
     assert bench.router.tree.tasks
-    bench.hear(silent, Done(key))
+    bench.hear(silent, Got(key))
     assert not bench.router.tree.tasks
+
+
+def test_one_that_got_it_and_takes_long_is_asked_whether_it_is_still_at_it() -> None:
+    bench = Bench()
+    bench.know(*in_one_bucket(4))
+    key = bench.publish()
+    ((delegate, _),) = bench.given().items()
+    bench.hear(delegate, Got(key))
+    for _ in range(3):
+        bench.env.advance(3 * CONFIG.slow)
+        assert bench.env.take() == [(delegate, Still(key))]
+        bench.hear(delegate, Got(key))
+    bench.env.advance(3 * CONFIG.slow)
+    bench.hear(delegate, Done(key))
+    assert not bench.router.tree.tasks
+
+
+def test_one_that_got_it_and_answers_no_more_is_passed_over_soon() -> None:
+    bench = Bench()
+    bench.know(*in_one_bucket(4))
+    key = bench.publish()
+    ((delegate, rest),) = bench.given().items()
+    bench.hear(delegate, Got(key))
+    bench.env.advance((3 + STILLS) * CONFIG.slow - 1)
+    assert bench.env.take() == [(delegate, Still(key))] * STILLS
+    bench.env.advance(1)
+    ((second, left),) = bench.given().items()
+    assert sorted((second, *left)) == sorted(rest)
+
+
+def test_one_that_says_for_ever_that_it_is_at_it_is_passed_over_in_the_end() -> None:
+    bench = Bench()
+    bench.know(*in_one_bucket(4))
+    key = bench.publish()
+    ((delegate, rest),) = bench.given().items()
+    for _ in range(3 * CONFIG.patience // CONFIG.slow):
+        bench.hear(delegate, Got(key))
+        assert bench.given() == {}
+        bench.env.advance(CONFIG.slow)
+    ((second, left),) = bench.given().items()
+    assert sorted((second, *left)) == sorted(rest)
+
+
+def test_who_is_asked_whether_it_is_still_at_it_says_so_or_that_it_is_done() -> None:
+    bench = Bench()
+    bench.hear(9, letter(rest=[1]))
+    assert bench.hear(9, Still(letter().id)) == [(9, Got(letter().id))]
+    bench.hear(1, Done(letter().id))
+    assert bench.hear(9, Still(letter().id)) == [(9, Done(letter().id))]
+
+
+def test_a_list_that_comes_twice_is_handed_on_once() -> None:
+    """Its GOT was lost; those of it who are done already get nothing again."""
+    bench = Bench()
+    given = {peer for peer, m in bench.hear(9, letter(rest=range(1, 20))) if isinstance(m, Delegate)}
+    bench.hear(min(given), Done(letter().id))
+    assert bench.hear(9, letter(rest=range(1, 20))) == [(9, Got(letter().id))]
+
+
+def test_a_list_that_comes_when_all_is_done_goes_back_and_then_to_another() -> None:
+    bench = Bench()
+    bench.hear(9, letter())
+    assert Back(letter().id) in [m for _, m in bench.hear(8, letter(rest=[1]))]
+    bench.know(*in_one_bucket(4))
+    key = bench.publish()
+    ((delegate, rest),) = bench.given().items()
+    bench.hear(delegate, Got(key))
+    ((second, m),) = bench.hear(delegate, Back(key))
+    assert isinstance(m, Delegate) and sorted((second, *(info.peer for info in m.rest))) == sorted(rest)
+    assert delegate not in bench.router.tree.suspects
+
+
+def test_what_was_on_a_link_that_broke_is_sent_by_the_next() -> None:
+    bench = Bench()
+    bench.router.link_up(5, Link(1, True, KadPubSub.protocols[0]))
+    bench.know(5)
+    key = bench.publish()
+    bench.given()
+    bench.router.link_down(5, 1, "reset")
+    assert bench.given() == {5: ()}
+    bench.router.link_down(5, 0, "refused")
+    assert bench.given() == {} and key not in bench.router.tree.tasks
 
 
 def test_the_part_of_one_that_is_lost_before_it_is_done_goes_to_another() -> None:
@@ -485,15 +596,15 @@ def test_thirty_nodes_on_a_wire_have_all_messages_once_though_a_third_of_them_cr
     assert not any(app.delivered for app in apps[1::2]) and wire.errors == []
 
 
-def test_a_silent_leaf_is_sent_it_once_more_and_then_given_up() -> None:
+def test_a_silent_leaf_is_sent_it_ever_more_seldom_and_then_given_up() -> None:
     bench = Bench()
     bench.know(5)
     bench.publish()
-    assert bench.given() == {5: ()}
-    bench.env.advance(3 * CONFIG.slow)
-    assert bench.given() == {5: ()}
-    bench.env.advance(CONFIG.patience)
-    assert bench.given() == {} and not bench.router.tree.tasks
+    times = []
+    for tick in range(40):
+        times += [tick / 2] * len([m for _, m in bench.env.take() if isinstance(m, Delegate)])
+        bench.env.advance(CONFIG.slow // 2)
+    assert times == [0, 0.5, 1, 2, 4] and not bench.router.tree.tasks
 
 
 def test_what_is_published_waits_where_it_can_be_counted_until_delegates_have_it() -> None:
@@ -546,15 +657,24 @@ class Judge(Inbox):
         self.answers.append(answer)
 
 
-@pytest.mark.parametrize(("verdict", "handed_on"), [(Verdict.ACCEPT, 1), (Verdict.IGNORE, 0), (Verdict.REJECT, 0)])
-def test_a_list_waits_for_the_verdict_and_goes_with_a_refusal(verdict: Verdict, handed_on: int) -> None:
+@pytest.mark.parametrize(("verdict", "said"), [(Verdict.ACCEPT, Delegate), (Verdict.IGNORE, Back), (Verdict.REJECT, Back)])
+def test_a_list_waits_for_the_verdict_and_goes_back_with_a_refusal(verdict: Verdict, said: type[Message]) -> None:
     bench = Bench()
     bench.router.app = judge = Judge()
     bench.hear(9, letter(rest=[1]))
     assert bench.router.entrusted
     judge.answers[0](verdict)
-    assert len(bench.given()) == handed_on
+    assert [type(m) for _, m in bench.env.take()] == [said]
     assert bench.router.entrusted == {}
+
+
+def test_a_leaf_whose_verdict_takes_time_says_that_it_has_it() -> None:
+    bench = Bench()
+    bench.router.app = judge = Judge()
+    assert bench.hear(9, letter()) == [(9, Got(letter().id))]
+    assert bench.hear(9, letter()) == [(9, Got(letter().id))]
+    judge.answers[0](Verdict.REJECT)
+    assert bench.env.take() == [(9, Done(letter().id))]
 
 
 # Bounds.
@@ -582,6 +702,16 @@ def test_messages_on_their_way_are_bounded_in_number_and_bytes() -> None:
     assert bench.router.tree.bytes <= 120_000
     waiting = bench.env.clock.waiting
     assert waiting <= len(bench.router.tree.tasks) + 2
+
+
+def test_the_lists_of_one_message_are_bounded() -> None:
+    bench = Bench()
+    bench.hear(9, letter(rest=range(1, SUBSCRIBERS)))
+    assert Back(letter().id) in [m for _, m in bench.hear(8, letter(rest=[10_000, 10_001]))]
+    bench.router.app = Judge()
+    for sender in range(20, 20 + LISTS):
+        assert bench.hear(sender, letter(rest=[1], sequence=2)) == [(sender, Got(letter(sequence=2).id))]
+    assert bench.hear(50, letter(rest=[2], sequence=2))[-1] == (50, Back(letter(sequence=2).id))
 
 
 def test_lists_that_no_honest_peer_sends_are_refused() -> None:
