@@ -18,7 +18,7 @@ class KadPubSubConfig:
     expiry: int = 180 * SECOND
     lease: int = 60 * SECOND
     asks: int = 3  # registrars that are asked for subscribers: one that is new there may not know all
-    slow: int = SECOND
+    slow: int = SECOND  # above two round trips: after half of it a message is sent again
     patience: int = 10 * SECOND
     held_bytes: int = 16 << 20
 
