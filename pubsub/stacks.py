@@ -25,7 +25,8 @@ from peer.machine import Build, Env, Machine, Peer, Rng
 from pubsub.flood import Flood
 from pubsub.gossipsub.config import GossipSubConfig
 from pubsub.gossipsub.router import GossipSub
-from pubsub.kadpubsub import KadPubSub, KadPubSubConfig
+from pubsub.kadpubsub.config import KadPubSubConfig
+from pubsub.kadpubsub.router import KadPubSub
 from pubsub.ordering.order import Order
 from pubsub.plumtree import Plumtree, PlumtreeConfig
 from pubsub.router import App, Router

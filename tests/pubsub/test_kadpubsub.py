@@ -18,23 +18,27 @@ from peer.dispatch import ask, receive
 from peer.errors import PeerError, UsageError
 from peer.fake import FakeEnv, FakeRequest, FakeWire
 from peer.machine import SECOND, Build, Env, Link, Message, MessageId, Peer, PeerInfo
-from pubsub import kadpubsub
-from pubsub.kadpubsub import (
-    LEASES,
+from pubsub.kadpubsub import registry
+from pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
+from pubsub.kadpubsub.inquiry import Members
+from pubsub.kadpubsub.messages import (
     SUBSCRIBERS,
-    TASKS,
     Ask,
+    Back,
     Delegate,
     Done,
     Got,
-    KadPubSub,
-    KadPubSubConfig,
     Register,
     Registered,
+    Still,
     Subscribers,
     Unregister,
     Update,
 )
+from pubsub.kadpubsub.registration import ASKS
+from pubsub.kadpubsub.registry import LEASES
+from pubsub.kadpubsub.router import LISTS, KadPubSub
+from pubsub.kadpubsub.tree import STILLS, TASKS
 from pubsub.message import Filter, Publication, Verdict
 from tests.pubsub.apps import Inbox
 
@@ -80,7 +84,7 @@ class Bench:
 
     def know(self, *subscribers: Peer) -> None:
         """As if registrars had just told."""
-        members = self.router.members[TOPIC] = kadpubsub.Members()
+        members = self.router.audience.topics[TOPIC] = Members()
         members.infos = {peer: PeerInfo(peer) for peer in subscribers}
         members.until = self.env.now() + CONFIG.lease
 
@@ -119,11 +123,15 @@ def test_a_subscriber_registers_at_the_nearest_nodes_and_is_in_force_when_all_ha
     assert all(request.msg == Register(TOPIC, PeerInfo(0)) for request in requests)
     for request in requests[:2]:
         request.reply(Registered(True))
-    requests[2].fail("no link")
-    assert bench.app.in_force == []
     requests[3].reply(Registered(False))
+    requests[2].fail("no link")
+    for _ in range(ASKS - 1):
+        assert bench.app.in_force == []
+        (again,) = bench.env.take_requests()
+        assert again.peer == requests[2].peer
+        again.fail("timeout")
     assert bench.app.in_force == [TOPIC]
-    assert bench.router.registrars[TOPIC] == [requests[0].peer, requests[1].peer]
+    assert bench.router.registrations.topics[TOPIC].registrars == [requests[0].peer, requests[1].peer]
 
 
 def test_it_registers_again_wherever_the_nearest_are_by_then() -> None:
@@ -144,13 +152,51 @@ def answered(bench: Bench) -> list[FakeRequest]:
     return requests
 
 
-def test_a_node_that_knows_nobody_yet_is_its_own_registrar_and_looks_again_soon() -> None:
+def test_a_registrar_whose_answer_is_lost_is_asked_again_and_given_longer_each_time() -> None:
+    bench = Bench(1)
+    bench.router.join(TOPIC)
+    timeouts = []
+    for _ in range(ASKS):
+        (request,) = bench.env.take_requests()
+        timeouts.append(request.timeout)
+        bench.env.advance(request.timeout)
+    assert timeouts == [CONFIG.slow, 2 * CONFIG.slow, 4 * CONFIG.slow]
+    assert bench.env.take_requests() == []
+
+
+def test_a_node_that_knows_nobody_yet_is_not_subscribed_before_others_know_of_it() -> None:
+    """Nobody would send it anything; the second look finds one that it has just met."""
     bench = Bench()
     bench.router.join(TOPIC)
+    bench.directory.peers = [1]
+    assert bench.app.in_force == []
+    bench.env.advance(CONFIG.slow)
+    assert [request.peer for request in answered(bench)] == [1]
     assert bench.app.in_force == [TOPIC]
+
+
+def test_a_node_that_finds_nobody_is_its_own_registrar_and_goes_on_looking() -> None:
+    bench = Bench()
+    bench.router.join(TOPIC)
+    bench.env.advance((LOOKS - 2) * CONFIG.slow)
+    assert bench.app.in_force == []
+    bench.env.advance(3 * CONFIG.slow)
+    assert bench.app.in_force == [TOPIC] and subscribers(bench) == [0]
     bench.directory.peers = [1]
     bench.env.advance(CONFIG.slow)
-    assert [request.peer for request in bench.env.take_requests()] == [1]
+    assert [request.peer for request in answered(bench)] == [1]
+    assert bench.app.in_force == [TOPIC]
+
+
+def test_who_leaves_before_all_have_answered_takes_back_what_they_take_later() -> None:
+    bench = Bench(1, 2)
+    bench.router.join(TOPIC)
+    late, silent = bench.env.take_requests()
+    bench.router.leave(TOPIC)
+    late.reply(Registered(True))
+    silent.fail("timeout")
+    assert bench.env.take() == [(late.peer, Unregister(TOPIC))]
+    assert bench.env.take_requests() == [] and bench.app.in_force == []
 
 
 def test_who_leaves_tells_its_registrars_and_registers_no_more() -> None:
@@ -176,7 +222,7 @@ def test_a_registration_ends_by_itself_unless_it_is_renewed() -> None:
 
 
 def subscribers(bench: Bench) -> list[Peer]:
-    return [info.peer for info in bench.asked(99, Ask(TOPIC, False)).subscribers]
+    return [info.peer for info in bench.asked(99, Ask(TOPIC)).subscribers]
 
 
 def test_nobody_registers_another() -> None:
@@ -208,6 +254,56 @@ def test_a_publisher_asks_three_registrars_and_another_for_each_that_fails() -> 
     assert sorted([*reached, *(peer for rest in reached.values() for peer in rest)]) == [60, 61, 62]
 
 
+def test_a_registrar_that_does_not_answer_is_asked_a_second_time_after_all_others() -> None:
+    bench = Bench(1, 2)
+    bench.publish()
+    silent, other = bench.env.take_requests()
+    other.reply(Subscribers(TOPIC, (PeerInfo(60),), CONFIG.lease))
+    bench.env.advance(CONFIG.slow)
+    (again,) = bench.env.take_requests()
+    assert again.peer == silent.peer and bench.given() == {}
+    bench.env.advance(CONFIG.slow)
+    assert bench.env.take_requests() == [] and bench.given() == {60: ()}
+
+
+def test_a_publisher_that_subscribes_asks_its_own_registrars_without_a_lookup() -> None:
+    bench = Bench(*range(1, 50))
+    bench.router.join(TOPIC)
+    own = [request.peer for request in answered(bench)]
+    bench.publish()
+    asked = bench.env.take_requests()
+    assert [request.peer for request in asked] == own[: CONFIG.asks] and len(bench.directory.asked) == 1
+    for request in asked:
+        request.reply(Subscribers(TOPIC, (PeerInfo(60),), CONFIG.lease))
+    assert bench.given() == {60: ()} and len(bench.directory.asked) == 1
+
+
+def test_it_looks_for_others_when_too_few_of_its_own_registrars_are_left() -> None:
+    bench = Bench(*range(1, 50))
+    bench.router.join(TOPIC)
+    answered(bench)
+    bench.publish()
+    alive, *dead = bench.env.take_requests()
+    alive.reply(Subscribers(TOPIC, (PeerInfo(60),), CONFIG.lease))
+    bench.directory.peers = [70, 71, 72]
+    while len(bench.directory.asked) == 1:
+        assert bench.given() == {}
+        dead.pop().fail("no link")
+        dead += bench.env.take_requests()
+    assert sorted(request.peer for request in dead) == [70, 71, 72]
+
+
+def test_one_that_comes_while_registrars_are_still_asked_is_not_forgotten() -> None:
+    """The first had answered when it came, and tells it once."""
+    bench = Bench(1, 2)
+    bench.publish()
+    first, second = bench.env.take_requests()
+    first.reply(Subscribers(TOPIC, (), CONFIG.lease))
+    bench.hear(first.peer, Update(TOPIC, PeerInfo(60), True))
+    second.reply(Subscribers(TOPIC, (), CONFIG.lease))
+    assert bench.given() == {60: ()}
+
+
 def test_while_it_hears_of_changes_a_publisher_asks_no_more() -> None:
     bench = Bench(1)
     bench.publish()
@@ -225,7 +321,7 @@ def test_while_it_hears_of_changes_a_publisher_asks_no_more() -> None:
 
 def test_a_registrar_tells_those_with_a_lease_who_came_and_went() -> None:
     bench = Bench()
-    assert bench.asked(7, Ask(TOPIC, True)).leased == CONFIG.lease
+    assert bench.asked(7, Ask(TOPIC)).leased == CONFIG.lease
     bench.asked(5, Register(TOPIC, PeerInfo(5)))
     bench.asked(5, Register(TOPIC, PeerInfo(5)))
     assert bench.env.take() == [(7, Update(TOPIC, PeerInfo(5), True))]
@@ -267,12 +363,35 @@ def test_a_delegate_says_that_it_has_it_hands_on_and_says_when_all_is_done() -> 
     assert [publication.data for publication in bench.app.delivered] == [b"x"]
     told = [bench.hear(peer, Done(letter().id)) for peer in parts]
     assert told[-1] == [(9, Done(letter().id))] and not any(told[:-1])
-    assert not bench.router.tasks and bench.router.bytes == 0
+    assert not bench.router.tree.tasks and bench.router.tree.bytes == 0
 
 
 def test_a_leaf_says_only_that_it_is_done() -> None:
     bench = Bench()
     assert bench.hear(9, letter()) == [(9, Done(letter().id))]
+
+
+def test_one_that_does_not_say_got_gets_it_again_with_its_rest_before_it_is_passed_over() -> None:
+    bench = Bench()
+    bench.know(*in_one_bucket(4))
+    key = bench.publish()
+    first = bench.given()
+    bench.env.advance(CONFIG.slow // 2)
+    assert bench.given() == first
+    (delegate,) = first
+    bench.hear(delegate, Got(key))
+    bench.env.advance(2 * CONFIG.slow)
+    assert bench.given() == {}
+
+
+def test_nothing_is_sent_again_that_has_not_left_yet() -> None:
+    bench = Bench()
+    bench.know(5)
+    bench.publish()
+    bench.given()
+    bench.env.backlogs[5] = 100
+    bench.env.advance(CONFIG.slow)
+    assert bench.given() == {}
 
 
 def test_one_that_does_not_say_got_in_time_is_passed_over_and_may_still_have_it() -> None:
@@ -281,13 +400,99 @@ def test_one_that_does_not_say_got_in_time_is_passed_over_and_may_still_have_it(
     bench.know(first, *others)
     key = bench.publish()
     ((silent, rest),) = bench.given().items()
-    bench.env.advance(CONFIG.slow)
-    ((second, left),) = bench.given().items()
+    bench.env.advance(CONFIG.slow // 2)
+    bench.given()
+    bench.env.advance(CONFIG.slow // 2)
+    given = bench.given()
+    assert given.pop(silent) == ()
+    ((second, left),) = given.items()
     assert second in rest and sorted((second, *left)) == sorted(rest)
     bench.hear(second, Done(key))
-    assert bench.router.tasks
-    bench.hear(silent, Done(key))
-    assert not bench.router.tasks
+    assert bench.router.tree.tasks
+    bench.hear(silent, Got(key))
+    assert not bench.router.tree.tasks
+
+
+def test_one_that_got_it_and_takes_long_is_asked_whether_it_is_still_at_it() -> None:
+    bench = Bench()
+    bench.know(*in_one_bucket(4))
+    key = bench.publish()
+    ((delegate, _),) = bench.given().items()
+    bench.hear(delegate, Got(key))
+    for _ in range(3):
+        bench.env.advance(3 * CONFIG.slow)
+        assert bench.env.take() == [(delegate, Still(key))]
+        bench.hear(delegate, Got(key))
+    bench.env.advance(3 * CONFIG.slow)
+    bench.hear(delegate, Done(key))
+    assert not bench.router.tree.tasks
+
+
+def test_one_that_got_it_and_answers_no_more_is_passed_over_soon() -> None:
+    bench = Bench()
+    bench.know(*in_one_bucket(4))
+    key = bench.publish()
+    ((delegate, rest),) = bench.given().items()
+    bench.hear(delegate, Got(key))
+    bench.env.advance((3 + STILLS) * CONFIG.slow - 1)
+    assert bench.env.take() == [(delegate, Still(key))] * STILLS
+    bench.env.advance(1)
+    ((second, left),) = bench.given().items()
+    assert sorted((second, *left)) == sorted(rest)
+
+
+def test_one_that_says_for_ever_that_it_is_at_it_is_passed_over_in_the_end() -> None:
+    bench = Bench()
+    bench.know(*in_one_bucket(4))
+    key = bench.publish()
+    ((delegate, rest),) = bench.given().items()
+    for _ in range(3 * CONFIG.patience // CONFIG.slow):
+        bench.hear(delegate, Got(key))
+        assert bench.given() == {}
+        bench.env.advance(CONFIG.slow)
+    ((second, left),) = bench.given().items()
+    assert sorted((second, *left)) == sorted(rest)
+
+
+def test_who_is_asked_whether_it_is_still_at_it_says_so_or_that_it_is_done() -> None:
+    bench = Bench()
+    bench.hear(9, letter(rest=[1]))
+    assert bench.hear(9, Still(letter().id)) == [(9, Got(letter().id))]
+    bench.hear(1, Done(letter().id))
+    assert bench.hear(9, Still(letter().id)) == [(9, Done(letter().id))]
+
+
+def test_a_list_that_comes_twice_is_handed_on_once() -> None:
+    """Its GOT was lost; those of it who are done already get nothing again."""
+    bench = Bench()
+    given = {peer for peer, m in bench.hear(9, letter(rest=range(1, 20))) if isinstance(m, Delegate)}
+    bench.hear(min(given), Done(letter().id))
+    assert bench.hear(9, letter(rest=range(1, 20))) == [(9, Got(letter().id))]
+
+
+def test_a_list_that_comes_when_all_is_done_goes_back_and_then_to_another() -> None:
+    bench = Bench()
+    bench.hear(9, letter())
+    assert Back(letter().id) in [m for _, m in bench.hear(8, letter(rest=[1]))]
+    bench.know(*in_one_bucket(4))
+    key = bench.publish()
+    ((delegate, rest),) = bench.given().items()
+    bench.hear(delegate, Got(key))
+    ((second, m),) = bench.hear(delegate, Back(key))
+    assert isinstance(m, Delegate) and sorted((second, *(info.peer for info in m.rest))) == sorted(rest)
+    assert delegate not in bench.router.tree.suspects
+
+
+def test_what_was_on_a_link_that_broke_is_sent_by_the_next() -> None:
+    bench = Bench()
+    bench.router.link_up(5, Link(1, True, KadPubSub.protocols[0]))
+    bench.know(5)
+    key = bench.publish()
+    bench.given()
+    bench.router.link_down(5, 1, "reset")
+    assert bench.given() == {5: ()}
+    bench.router.link_down(5, 0, "refused")
+    assert bench.given() == {} and key not in bench.router.tree.tasks
 
 
 def test_the_part_of_one_that_is_lost_before_it_is_done_goes_to_another() -> None:
@@ -390,15 +595,15 @@ def test_thirty_nodes_on_a_wire_have_all_messages_once_though_a_third_of_them_cr
     assert not any(app.delivered for app in apps[1::2]) and wire.errors == []
 
 
-def test_a_silent_leaf_is_sent_it_once_more_and_then_given_up() -> None:
+def test_a_silent_leaf_is_sent_it_ever_more_seldom_and_then_given_up() -> None:
     bench = Bench()
     bench.know(5)
     bench.publish()
-    assert bench.given() == {5: ()}
-    bench.env.advance(3 * CONFIG.slow)
-    assert bench.given() == {5: ()}
-    bench.env.advance(CONFIG.patience)
-    assert bench.given() == {} and not bench.router.tasks
+    times = []
+    for tick in range(40):
+        times += [tick / 2] * len([m for _, m in bench.env.take() if isinstance(m, Delegate)])
+        bench.env.advance(CONFIG.slow // 2)
+    assert times == [0, 0.5, 1, 2, 4] and not bench.router.tree.tasks
 
 
 def test_what_is_published_waits_where_it_can_be_counted_until_delegates_have_it() -> None:
@@ -434,8 +639,8 @@ def test_who_knows_nobody_yet_looks_some_times_before_it_speaks_to_itself_alone(
     assert bench.given() == {60: ()}
     alone = Bench()
     alone.publish()
-    alone.env.advance(kadpubsub.LOOKS * CONFIG.slow)
-    assert alone.router.unplaced() == 0 and len(alone.directory.asked) == kadpubsub.LOOKS
+    alone.env.advance(LOOKS * CONFIG.slow)
+    assert alone.router.unplaced() == 0 and len(alone.directory.asked) == LOOKS
 
 
 class Judge(Inbox):
@@ -451,42 +656,61 @@ class Judge(Inbox):
         self.answers.append(answer)
 
 
-@pytest.mark.parametrize(("verdict", "handed_on"), [(Verdict.ACCEPT, 1), (Verdict.IGNORE, 0), (Verdict.REJECT, 0)])
-def test_a_list_waits_for_the_verdict_and_goes_with_a_refusal(verdict: Verdict, handed_on: int) -> None:
+@pytest.mark.parametrize(("verdict", "said"), [(Verdict.ACCEPT, Delegate), (Verdict.IGNORE, Back), (Verdict.REJECT, Back)])
+def test_a_list_waits_for_the_verdict_and_goes_back_with_a_refusal(verdict: Verdict, said: type[Message]) -> None:
     bench = Bench()
     bench.router.app = judge = Judge()
     bench.hear(9, letter(rest=[1]))
     assert bench.router.entrusted
     judge.answers[0](verdict)
-    assert len(bench.given()) == handed_on
+    assert [type(m) for _, m in bench.env.take()] == [said]
     assert bench.router.entrusted == {}
+
+
+def test_a_leaf_whose_verdict_takes_time_says_that_it_has_it() -> None:
+    bench = Bench()
+    bench.router.app = judge = Judge()
+    assert bench.hear(9, letter()) == [(9, Got(letter().id))]
+    assert bench.hear(9, letter()) == [(9, Got(letter().id))]
+    judge.answers[0](Verdict.REJECT)
+    assert bench.env.take() == [(9, Done(letter().id))]
 
 
 # Bounds.
 
 
 def test_what_others_can_make_a_registrar_keep_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kadpubsub, "TOPICS", 10)
-    monkeypatch.setattr(kadpubsub, "SUBSCRIBERS", 20)
+    monkeypatch.setattr(registry, "TOPICS", 10)
+    monkeypatch.setattr(registry, "SUBSCRIBERS", 20)
     bench = Bench()
     taken = [bench.asked(peer, Register(f"{topic}", PeerInfo(peer))).accepted for topic in range(15) for peer in range(1, 31)]
     assert sum(taken) == 10 * 20
-    leases = [bench.asked(peer, Ask("0", True)).leased for peer in range(1_000, 1_000 + 2 * LEASES)]
+    leases = [bench.asked(peer, Ask("0")).leased for peer in range(1_000, 1_000 + 2 * LEASES)]
     assert leases == [CONFIG.lease] * LEASES + [0] * LEASES
     bench.env.advance(3 * CONFIG.expiry)
-    assert bench.router.registries == {}
+    assert bench.router.registries.topics == {}
 
 
 def test_messages_on_their_way_are_bounded_in_number_and_bytes() -> None:
     bench = Bench(config=replace(CONFIG, held_bytes=100_000))
     for number in range(TASKS + 100):
         bench.hear(9, letter(rest=[1], sequence=number))
-    assert len(bench.router.tasks) <= TASKS
+    assert len(bench.router.tree.tasks) <= TASKS
     for number in range(100):
         bench.hear(9, letter(rest=[1], sequence=5_000 + number, data=bytes(10_000)))
-    assert bench.router.bytes <= 120_000
+    assert bench.router.tree.bytes <= 120_000
     waiting = bench.env.clock.waiting
-    assert waiting <= len(bench.router.tasks) + 2
+    assert waiting <= len(bench.router.tree.tasks) + 2
+
+
+def test_the_lists_of_one_message_are_bounded() -> None:
+    bench = Bench()
+    bench.hear(9, letter(rest=range(1, SUBSCRIBERS)))
+    assert Back(letter().id) in [m for _, m in bench.hear(8, letter(rest=[10_000, 10_001]))]
+    bench.router.app = Judge()
+    for sender in range(20, 20 + LISTS):
+        assert bench.hear(sender, letter(rest=[1], sequence=2)) == [(sender, Got(letter(sequence=2).id))]
+    assert bench.hear(50, letter(rest=[2], sequence=2))[-1] == (50, Back(letter(sequence=2).id))
 
 
 def test_lists_that_no_honest_peer_sends_are_refused() -> None:

@@ -16,10 +16,10 @@ import pytest
 
 from bench.lookups import MINUTE, PATHS, Field, summary
 from bench.run import run
-from bench.scenario import Scenario, TraceSettings, Workload, command
+from bench.scenario import Churn, Scenario, TraceSettings, Workload, command
 from overlays.kademlia.config import KademliaConfig
 from overlays.kademlia.space import place_of, place_of_key
-from peer.faults import MassCrash
+from peer.faults import AnyFault, Loss, MassCrash
 from peer.machine import SECOND
 from tests.conftest import note_replay
 
@@ -27,6 +27,7 @@ pytestmark = pytest.mark.slow
 
 NODES = 600
 FEW = 200
+CALM = Churn()
 
 
 def test_lookups_are_exact_when_calm_nearly_so_under_churn_and_exact_again_a_minute_after_it() -> None:
@@ -87,16 +88,17 @@ def test_a_value_is_found_though_most_of_the_nodes_nearest_to_its_key_lie() -> N
     assert found.count(b"the truth") >= 19
 
 
-def scene(crashed: float = 0.0) -> Scenario:
+def scene(*faults: AnyFault, nodes: int = FEW, churn: Churn = CALM, window: float = 20.0) -> Scenario:
     """30 topics, each node interested in three by Zipf's law."""
     return Scenario(
         stack="kademlia/kadpubsub",
-        nodes=FEW,
+        nodes=nodes,
         seed=5,
         warmup=40.0,
-        window=20.0,
+        window=window,
         workload=Workload(topics=30, popularity="zipf", interests=3, messages=50, rate=10.0),
-        faults=(MassCrash(at=39.0, share=crashed),) if crashed else (),
+        churn=churn,
+        faults=faults,
         trace=TraceSettings(kinds=("publish", "receive", "joined", "deliver")),
     )
 
@@ -114,6 +116,24 @@ def test_kadpubsub_reaches_all_subscribers_and_nobody_else(tmp_path: Path) -> No
 
 
 def test_kadpubsub_reaches_the_survivors_of_a_crash_of_a_fifth() -> None:
-    scenario = scene(0.2)
+    scenario = scene(MassCrash(at=39.0, share=0.2))
     note_replay(command(scenario))
     assert run(scenario)["reliability"] > 0.999
+
+
+def test_kadpubsub_reaches_all_within_seconds_though_links_lose_one_copy_in_fifty() -> None:
+    """And sends few again: what was lost, and what its receiver could not say that it had."""
+    scenario = scene(Loss(at=40.0, p=0.02), window=5.0)
+    note_replay(command(scenario))
+    figures = run(scenario)
+    assert figures["reliability"] > 0.999
+    assert figures["payload_per_delivery"] < 1.06
+
+
+def test_kadpubsub_reaches_all_who_stay_while_a_quarter_of_the_nodes_a_minute_are_replaced() -> None:
+    """Those who have just come are among them, from when their subscription is in force."""
+    scenario = scene(nodes=FEW // 2, churn=Churn(session=240.0, start=30.0))
+    note_replay(command(scenario))
+    figures = run(scenario)
+    assert figures["reliability"] > 0.999
+    assert figures["payload_per_delivery"] < 1.2

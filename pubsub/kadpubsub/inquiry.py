@@ -1,0 +1,180 @@
+"""A publisher's side: it asks some registrars who subscribes.
+
+It is told of changes for a while, so that the next message needs no question.
+
+Bounds: RECENT topics; what waits for an answer is the publisher's own, and counted (`waiting`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from overlays.claims import check_infos
+from overlays.kademlia.space import topic_key
+from overlays.overlay import Overlay
+from peer.machine import Env, Message, Peer, PeerInfo, Timer
+from pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
+from pubsub.kadpubsub.messages import SUBSCRIBERS, Ask, Subscribers, Update, learn
+from pubsub.kadpubsub.registration import Registrations
+from pubsub.kadpubsub.registry import is_registrar
+from pubsub.message import Publication, weight
+
+RECENT = 256
+
+
+class Members:
+    """What is known of a topic: its subscribers, until when changes are told, and what waits for the first answer."""
+
+    __slots__ = ("infos", "timer", "until", "waiting")
+
+    def __init__(self) -> None:
+        self.timer: Timer | None = None
+        self.infos: dict[Peer, PeerInfo] = {}
+        self.until = 0
+        self.waiting: list[Publication] = []
+
+
+class Audience:
+    """Topics that were published to lately; `begin` gets each message with its subscribers as soon as they are known."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: KadPubSubConfig,
+        overlay: Overlay,
+        registrations: Registrations,
+        begin: Callable[[Publication, Iterable[PeerInfo]], None],
+    ) -> None:
+        self.env = env
+        self.config = config
+        self.topics: dict[str, Members] = {}
+        self._overlay = overlay
+        self._registrations = registrations
+        self._begin = begin
+
+    def stop(self) -> None:
+        for known in self.topics.values():
+            if known.timer is not None:
+                known.timer.cancel()
+
+    def waiting(self) -> int:
+        """Bytes of messages whose subscribers are not known yet."""
+        return sum(weight(publication) for known in self.topics.values() for publication in known.waiting)
+
+    def sweep(self) -> None:
+        now = self.env.now()
+        self.topics = {topic: known for topic, known in self.topics.items() if known.until > now or known.waiting}
+
+    def reach(self, publication: Publication) -> None:
+        topic, now = publication.topic, self.env.now()
+        known = self.topics.get(topic)
+        if known is None:
+            while len(self.topics) >= RECENT:
+                del self.topics[next(iter(self.topics))]
+            known = self.topics[topic] = Members()
+        if known.until > now:
+            self._begin(publication, known.infos.values())
+            return
+        known.waiting.append(publication)
+        if len(known.waiting) == 1:
+            self._inquire(topic, known)
+
+    def update(self, msg: Update) -> None:
+        """Also while others are still asked: who has answered will not tell it a second time."""
+        known = self.topics.get(msg.topic)
+        if known is not None and (known.until > self.env.now() or known.waiting):
+            if msg.joined and len(known.infos) < SUBSCRIBERS:
+                known.infos[msg.subscriber.peer] = msg.subscriber
+            elif not msg.joined:
+                known.infos.pop(msg.subscriber.peer, None)
+
+    def _inquire(self, topic: str, known: Members) -> None:
+        """Who subscribes itself knows the registrars, and needs no lookup unless too few of them are left."""
+        known.infos = {}
+        nearest = self._registrations.nearest(topic)
+        if not nearest:
+            self._look(topic, known, LOOKS)
+            return
+
+        def over(heard: int, leased: int) -> None:
+            if heard < min(self.config.asks, len(nearest)):
+                self._look(topic, known, LOOKS)
+            else:
+                self._answered(known, leased)
+
+        self._ask(topic, known, nearest, over)
+
+    def _look(self, topic: str, known: Members, looks: int) -> None:
+        self._overlay.lookup(topic_key(topic), lambda nearest: self._found(topic, known, looks - 1, nearest))
+
+    def _found(self, topic: str, known: Members, looks: int, nearest: Sequence[PeerInfo]) -> None:
+        if not nearest and looks:
+            known.timer = self.env.after(self.config.slow, self._look, topic, known, looks)
+            return
+        for info in nearest:
+            learn(self.env, info)
+        self._ask(topic, known, nearest, lambda heard, leased: self._answered(known, leased))
+
+    def _ask(self, topic: str, known: Members, nearest: Sequence[PeerInfo], over: Callable[[int, int], None]) -> None:
+        if is_registrar(self.env.me, topic, nearest):
+            known.infos |= {info.peer: info for info in self._registrations.registries.subscribers(topic)}
+        Inquiry(self.env, self.config, topic, known, [info.peer for info in nearest], over).go_on()
+
+    def _answered(self, known: Members, leased: int) -> None:
+        known.until = self.env.now() + leased
+        waiting, known.waiting = known.waiting, []
+        for publication in waiting:
+            self._begin(publication, known.infos.values())
+
+
+class Inquiry:
+    """Asks registrars, nearest first and some at a time, until enough have told whom they know.
+
+    Who does not answer at once is asked again after all others, for question or answer may be lost; mostly it is not needed then.
+    `over` hears how many told, and for how long all of them will tell of changes.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        config: KadPubSubConfig,
+        topic: str,
+        known: Members,
+        registrars: Sequence[Peer],
+        over: Callable[[int, int], None],
+    ) -> None:
+        self._env = env
+        self._config = config
+        self._topic = topic
+        self._known = known
+        self._over = over
+        self._left = list(registrars)
+        self._again = dict.fromkeys(registrars)
+        self._heard = 0
+        self._open = 0
+        self._leased = config.lease
+
+    def go_on(self) -> None:
+        while self._left and self._open + self._heard < self._config.asks:
+            self._open += 1
+            self._env.request(self._left.pop(0), Ask(self._topic), self._config.slow, self._yes, self._no)
+        if not self._open:
+            self._over(self._heard, self._leased if self._heard else 0)
+
+    def _yes(self, peer: Peer, msg: Message) -> None:
+        self._open -= 1
+        try:
+            if isinstance(msg, Subscribers) and msg.topic == self._topic:
+                check_infos(self._env.me, msg.subscribers)
+                self._heard += 1
+                self._leased = min(self._leased, msg.leased)
+                self._known.infos |= {info.peer: info for info in msg.subscribers}
+        finally:
+            self.go_on()  # whatever one of them says, the others are asked
+
+    def _no(self, peer: Peer, reason: str) -> None:
+        self._open -= 1
+        if peer in self._again:
+            del self._again[peer]
+            self._left.append(peer)
+        self.go_on()

@@ -1,0 +1,105 @@
+"""What KadPubSub's nodes say to each other.
+
+Bounds: lists of peers are refused beyond SUBSCRIBERS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from peer.machine import Env, Lane, Message, MessageId, PeerInfo
+from pubsub.message import Attributes, OrderHeader, Publication
+
+SUBSCRIBERS = 4_096  # of one topic
+
+Infos = Annotated[tuple[PeerInfo, ...], Meta(max_length=SUBSCRIBERS)]
+Topic = Annotated[str, Meta(max_length=1_024)]
+
+
+class Delegate(Message, frozen=True, tag=0):
+    """A publication, spread out, and whom its receiver is to hand it on to."""
+
+    lane: ClassVar[Lane] = Lane.PAYLOAD
+
+    id: MessageId
+    topic: str
+    data: bytes
+    order: OrderHeader | None
+    attributes: Attributes
+    signature: bytes
+    key: bytes
+    hops: int
+    rest: Infos
+
+    @classmethod
+    def of(cls, p: Publication, hops: int, rest: Sequence[PeerInfo]) -> Delegate:
+        return cls(p.id, p.topic, p.data, p.order, p.attributes, p.signature, p.key, hops, tuple(rest))
+
+    def publication(self) -> Publication:
+        return Publication(self.id, self.topic, self.data, self.order, self.attributes, self.signature, self.key)
+
+
+class Register(Message, frozen=True, tag=1):
+    topic: Topic
+    me: PeerInfo
+
+
+class Registered(Message, frozen=True, tag=2):
+    accepted: bool
+
+
+class Unregister(Message, frozen=True, tag=3):
+    topic: Topic
+
+
+class Ask(Message, frozen=True, tag=4):
+    """Who subscribes, and who comes and goes from now on."""
+
+    topic: Topic
+
+
+class Subscribers(Message, frozen=True, tag=5):
+    """`leased`: for how long changes are told, in microseconds."""
+
+    topic: Topic
+    subscribers: Infos
+    leased: int
+
+
+class Update(Message, frozen=True, tag=6):
+    topic: Topic
+    subscriber: PeerInfo
+    joined: bool
+
+
+class Got(Message, frozen=True, tag=7):
+    """The sender has the message, and is at it."""
+
+    id: MessageId
+
+
+class Done(Message, frozen=True, tag=8):
+    """The sender has nothing left to do for the message."""
+
+    id: MessageId
+
+
+class Back(Message, frozen=True, tag=9):
+    """The list goes back: the sender had done with the message before, or refuses it, or has too much to do."""
+
+    id: MessageId
+
+
+class Still(Message, frozen=True, tag=10):
+    """Whether the receiver is still at it; answered by GOT or DONE."""
+
+    id: MessageId
+
+
+def learn(env: Env, info: PeerInfo) -> None:
+    """One that says nothing of its peer must not replace one that does."""
+    if info.addresses or info.record is not None:
+        env.learn(info)

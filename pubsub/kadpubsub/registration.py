@@ -1,0 +1,143 @@
+"""A subscriber's side: it registers at the k nodes nearest to its topic.
+
+A subscription is in force when all of them have answered or failed, and one has it. It registers again each `refresh_every`,
+wherever the nearest are by then; without that it is forgotten. A node that finds nobody, LOOKS times, is its own registrar.
+Bounds: one timer, and one request a registrar, for each topic joined here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from overlays.kademlia.space import topic_key
+from overlays.overlay import Overlay
+from peer.machine import Env, Message, Peer, PeerInfo, Timer
+from pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
+from pubsub.kadpubsub.messages import Register, Registered, Unregister, learn
+from pubsub.kadpubsub.registry import Registries, is_registrar
+
+ASKS = 3  # of one registrar, each with twice the patience of the one before
+
+
+class Registrations:
+    """The topics that are joined here; `in_force` is called once for each."""
+
+    def __init__(
+        self, env: Env, config: KadPubSubConfig, overlay: Overlay, registries: Registries, in_force: Callable[[str], None]
+    ) -> None:
+        self.env = env
+        self.config = config
+        self.overlay = overlay
+        self.registries = registries
+        self.in_force = in_force
+        self.topics: dict[str, Registration] = {}
+
+    def join(self, topic: str) -> None:
+        registration = self.topics[topic] = Registration(self, topic)
+        registration.look()
+
+    def leave(self, topic: str) -> None:
+        self.topics.pop(topic).end()
+        self.registries.remove(topic, self.env.me)
+
+    def nearest(self, topic: str) -> Sequence[PeerInfo]:
+        """The nodes nearest to a topic that is joined here, as of its last lookup."""
+        registration = self.topics.get(topic)
+        return registration.nearest if registration is not None else ()
+
+    def stop(self) -> None:
+        for registration in self.topics.values():
+            registration.end()
+
+
+class Registration:
+    """Of one topic, from its join to its leave; `registrars` are those that took it."""
+
+    def __init__(self, all_: Registrations, topic: str) -> None:
+        self._all = all_
+        self._topic = topic
+        self._timer: Timer | None = None
+        self._looks = 0
+        self._in_force = False
+        self._near = False
+        self.ended = False
+        self.nearest: Sequence[PeerInfo] = ()
+        self.registrars: list[Peer] = []
+
+    def look(self) -> None:
+        self._looks += 1
+        self._all.overlay.lookup(topic_key(self._topic), self._found)
+
+    def end(self) -> None:
+        self.ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._all.env.send_all(tuple(self.registrars), Unregister(self._topic))
+
+    def settle(self, taken: list[Peer]) -> None:
+        """All have answered or failed."""
+        self.registrars = taken
+        if taken or self._near:
+            self._comes_into_force()
+
+    def _found(self, nearest: Sequence[PeerInfo]) -> None:
+        if self.ended:
+            return
+        self.nearest = nearest
+        env, config = self._all.env, self._all.config
+        me = env.info(env.me)
+        self._near = is_registrar(env.me, self._topic, nearest) and self._all.registries.add(self._topic, me)
+        for info in nearest:
+            learn(env, info)
+        self._timer = env.after(config.refresh_every if nearest else config.slow, self.look)
+        if nearest:
+            Round(self, env, config, Register(self._topic, me)).ask([info.peer for info in nearest])
+        elif self._looks >= LOOKS:
+            self._comes_into_force()  # nobody else is there, as far as can be known
+
+    def _comes_into_force(self) -> None:
+        if not self._in_force:
+            self._in_force = True
+            self._all.in_force(self._topic)
+
+
+class Round:
+    """One time that all are asked. Who does not answer is asked again and given longer: question or answer may be lost."""
+
+    def __init__(self, registration: Registration, env: Env, config: KadPubSubConfig, question: Register) -> None:
+        self._registration = registration
+        self._env = env
+        self._slow = config.slow
+        self._question = question
+        self._left: dict[Peer, int] = {}  # how often each was asked
+        self._taken: list[Peer] = []
+
+    def ask(self, peers: Sequence[Peer]) -> None:
+        self._left = dict.fromkeys(peers, 0)
+        for peer in peers:
+            self._ask(peer)
+
+    def _ask(self, peer: Peer) -> None:
+        self._env.request(peer, self._question, self._slow << self._left[peer], self._yes, self._no)
+        self._left[peer] += 1
+
+    def _yes(self, peer: Peer, msg: Message) -> None:
+        if self._registration.ended:
+            self._env.send(peer, Unregister(self._question.topic))
+            return
+        if isinstance(msg, Registered) and msg.accepted:
+            self._taken.append(peer)
+        self._settled(peer)
+
+    def _no(self, peer: Peer, reason: str) -> None:
+        if self._registration.ended:
+            return
+        if self._left[peer] < ASKS:
+            self._ask(peer)
+        else:
+            self._settled(peer)
+
+    def _settled(self, peer: Peer) -> None:
+        del self._left[peer]
+        if not self._left:
+            self._registration.settle(self._taken)

@@ -1,0 +1,200 @@
+"""KadPubSub's machine: what comes in is judged here, and goes to the side of the node that it concerns.
+
+A node is subscriber, registrar, publisher and delegate at once; each is a file of this package, and none knows the others' state.
+
+Below it needs an overlay with `lookup`; neighbours it needs none. Above it promises each message once while its id is remembered.
+Bounds: those of its sides; TASKS messages that validation has not judged, LISTS of each; the ids in `pubsub.seen`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from overlays.claims import check_infos
+from overlays.overlay import Overlay
+from peer.errors import PeerError, UsageError
+from peer.machine import Env, Link, Message, MessageId, Peer, PeerInfo, Reply, Timer, answers, upon
+from peer.trace import DUPLICATE
+from pubsub.kadpubsub.config import DEFAULTS, KadPubSubConfig
+from pubsub.kadpubsub.inquiry import Audience
+from pubsub.kadpubsub.messages import (
+    Ask,
+    Back,
+    Delegate,
+    Done,
+    Got,
+    Register,
+    Registered,
+    Still,
+    Subscribers,
+    Unregister,
+    Update,
+    learn,
+)
+from pubsub.kadpubsub.registration import Registrations
+from pubsub.kadpubsub.registry import Registries
+from pubsub.kadpubsub.tree import TASKS, Tree
+from pubsub.message import Interest, Publication
+from pubsub.router import App, Role, Router
+from pubsub.seen import Seen
+
+LISTS = 4  # of one message that validation has not judged yet
+
+
+class KadPubSub(Router):
+    """`entrusted` are lists that came with messages which validation has not judged yet."""
+
+    protocols = ("/weft/kadpubsub/1.0.0",)
+
+    def __init__(self, env: Env, overlay: Overlay, app: App, config: KadPubSubConfig = DEFAULTS, role: Role = Role.PEER) -> None:
+        super().__init__(env, overlay, app, role)
+        self.config = config
+        self.seen = Seen()
+        self.registries = Registries(env, config)
+        self.registrations = Registrations(env, config, overlay, self.registries, self._in_force)
+        self.audience = Audience(env, config, overlay, self.registrations, self._begin)
+        self.tree = Tree(env, config)
+        self.entrusted: dict[MessageId, list[tuple[Peer, Delegate]]] = {}
+        self.sweeper: Timer | None = None
+
+    def start(self) -> None:
+        self.sweeper = self.env.after(self.config.expiry, self._sweep)
+
+    def stop(self) -> None:
+        if self.sweeper is not None:
+            self.sweeper.cancel()
+        self.tree.stop()
+        self.audience.stop()
+        self.registrations.stop()
+
+    def _sweep(self) -> None:
+        self.sweeper = self.env.after(self.config.expiry, self._sweep)
+        self.registries.sweep()
+        self.audience.sweep()
+
+    # Subscribing.
+
+    def _join(self, interest: Interest) -> None:
+        if not isinstance(interest, str):
+            del self.interests[interest]
+            self._sort_out_filters()
+            raise UsageError("kadpubsub finds subscribers by topic; a filter needs a stack that reaches all, as hyparview/flood")
+        self.registrations.join(interest)
+
+    def _leave(self, interest: Interest) -> None:
+        assert isinstance(interest, str)
+        self.registrations.leave(interest)
+
+    @answers(Register, Registered)
+    def register(self, sender: Peer, msg: Register, reply: Reply) -> None:
+        check_infos(self.env.me, (msg.me,))
+        if msg.me.peer != sender:
+            raise PeerError("a peer registers another")
+        learn(self.env, msg.me)
+        reply(Registered(self.registries.add(msg.topic, msg.me)))
+
+    @upon(Unregister)
+    def unregister(self, sender: Peer, msg: Unregister) -> None:
+        self.registries.remove(msg.topic, sender)
+
+    # Who subscribes.
+
+    @answers(Ask, Subscribers)
+    def ask(self, sender: Peer, msg: Ask, reply: Reply) -> None:
+        leased = self.registries.lease(msg.topic, sender)
+        reply(Subscribers(msg.topic, tuple(self.registries.subscribers(msg.topic)), leased))
+
+    @upon(Update)
+    def update(self, sender: Peer, msg: Update) -> None:
+        check_infos(self.env.me, (msg.subscriber,))
+        self.audience.update(msg)
+
+    # The way of a message.
+
+    def unplaced(self) -> int:
+        return self.audience.waiting() + self.tree.untaken()
+
+    def _spread(self, publication: Publication) -> None:
+        self.seen.note(publication.id, self.env.now())
+        self.audience.reach(publication)
+
+    def _begin(self, publication: Publication, subscribers: Iterable[PeerInfo]) -> None:
+        self.tree.begin(publication, 0, (), subscribers)
+
+    @upon(Delegate)
+    def delegate(self, sender: Peer, m: Delegate) -> None:
+        check_infos(self.env.me, m.rest)
+        if m.hops < 0:
+            raise PeerError(f"a message of {m.hops} hops")
+        if m.rest:
+            self.env.send(sender, Got(m.id))
+        if m.id in self.seen or not self.seen.note(m.id, self.env.now()):
+            self._again(sender, m)
+        else:
+            self._entrust(sender, m)
+            self._received(sender, m.publication(), m.hops + 1)
+            if not m.rest and m.id in self.entrusted:
+                self.env.send(sender, Got(m.id))  # DONE waits for a verdict, and who sent it must not take it for lost
+
+    def _again(self, sender: Peer, m: Delegate) -> None:
+        """The list may be another. The message is the one that was accepted here: a second one may be forged."""
+        if self.tracing:
+            self.trace(DUPLICATE, m.topic, m.id, sender)
+        task = self.tree.tasks.get(m.id)
+        if not m.rest:
+            self.env.send(sender, Got(m.id) if m.id in self.entrusted else Done(m.id))
+        elif task is not None:
+            self.tree.add(task, sender, m.rest)
+        elif m.id in self.entrusted:
+            self._entrust(sender, m)
+        else:
+            self.env.send(sender, Back(m.id))
+
+    def _entrust(self, sender: Peer, m: Delegate) -> None:
+        lists = self.entrusted.get(m.id, [])
+        if len(lists) < LISTS and (lists or len(self.entrusted) < TASKS):
+            self.entrusted[m.id] = [*lists, (sender, m)]
+        elif m.rest:
+            self.env.send(sender, Back(m.id))
+
+    def _forward(self, publication: Publication, sender: Peer) -> None:
+        lists = self.entrusted.pop(publication.id, [])
+        hops = min((m.hops for _, m in lists), default=0) + 1
+        self.tree.begin(publication, hops, [peer for peer, _ in lists], [info for _, m in lists for info in m.rest])
+
+    def _refused(self, publication: Publication) -> None:
+        """Those who gave it to this node took it for good, and may hand it on to others."""
+        for sender, m in self.entrusted.pop(publication.id, ()):
+            self.env.send(sender, Back(m.id) if m.rest else Done(m.id))
+
+    def _forged(self, publication: Publication) -> None:
+        self.seen.discard(publication.id)
+
+    @upon(Got)
+    def got(self, sender: Peer, msg: Got) -> None:
+        self.tree.got(sender, msg.id)
+
+    @upon(Done)
+    def done(self, sender: Peer, msg: Done) -> None:
+        self.tree.done(sender, msg.id)
+
+    @upon(Back)
+    def back(self, sender: Peer, msg: Back) -> None:
+        self.tree.back(sender, msg.id)
+
+    @upon(Still)
+    def still(self, sender: Peer, msg: Still) -> None:
+        at_it = msg.id in self.tree.tasks or msg.id in self.entrusted
+        self.env.send(sender, Got(msg.id) if at_it else Done(msg.id))
+
+    # Links.
+
+    def link_up(self, peer: Peer, link: Link) -> None:
+        self.tree.link_up(peer, link.incarnation)
+
+    def link_down(self, peer: Peer, incarnation: int, reason: str) -> None:
+        self.tree.link_down(peer, incarnation)
+
+    def dropped(self, peer: Peer, msg: Message) -> None:
+        if isinstance(msg, Delegate):
+            self.tree.failed(peer)
