@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from overlays.claims import check_infos
+from overlays.claims import check_infos, learn
 from overlays.overlay import Overlay
 from peer.errors import UsageError
 from peer.machine import Peer, PeerInfo
@@ -87,8 +87,7 @@ class Contacts:
 
     def _found(self, infos: Sequence[PeerInfo]) -> None:
         for info in infos[: self.config.d_hi]:
-            if info.addresses or info.record is not None:
-                self.router.env.learn(info)
+            learn(self.router.env, info)
             self._dial(info.peer)
 
     def _dial(self, peer: Peer) -> None:
@@ -121,6 +120,5 @@ class Contacts:
         check_infos(router.env.me, infos)
         for info in router.env.rng.sample(infos, min(len(infos), self.config.px_peers)):
             if info.peer != router.env.me and info.peer not in router.parties:
-                if info.record is not None:
-                    router.env.learn(info)
+                learn(router.env, info)
                 self._dial(info.peer)

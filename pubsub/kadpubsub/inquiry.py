@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from overlays.claims import check_infos
+from overlays.claims import check_infos, learn
 from overlays.kademlia.space import topic_key
 from overlays.overlay import Overlay
 from peer.machine import Env, Message, Peer, PeerInfo, Timer
 from pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
-from pubsub.kadpubsub.messages import SUBSCRIBERS, Ask, Subscribers, Update, learn
+from pubsub.kadpubsub.messages import SUBSCRIBERS, Ask, Subscribers, Update
 from pubsub.kadpubsub.registration import Registrations
 from pubsub.kadpubsub.registry import is_registrar
 from pubsub.message import Publication, weight

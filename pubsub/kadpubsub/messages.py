@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from peer.machine import Env, Lane, Message, MessageId, PeerInfo
+from peer.machine import Lane, Message, MessageId, PeerInfo
 from pubsub.message import Attributes, OrderHeader, Publication
 
 SUBSCRIBERS = 4_096  # of one topic
@@ -97,9 +97,3 @@ class Still(Message, frozen=True, tag=10):
     """Whether the receiver is still at it; answered by GOT or DONE."""
 
     id: MessageId
-
-
-def learn(env: Env, info: PeerInfo) -> None:
-    """One that says nothing of its peer must not replace one that does."""
-    if info.addresses or info.record is not None:
-        env.learn(info)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from overlays.claims import learn
 from overlays.kademlia.space import topic_key
 from overlays.overlay import Overlay
 from peer.machine import Env, Message, Peer, PeerInfo, Timer
 from pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
-from pubsub.kadpubsub.messages import Register, Registered, Unregister, learn
+from pubsub.kadpubsub.messages import Register, Registered, Unregister
 from pubsub.kadpubsub.registry import Registries, is_registrar
 
 ASKS = 3  # of one registrar, each with twice the patience of the one before

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from overlays.claims import check_infos
+from overlays.claims import check_infos, learn
 from overlays.overlay import Overlay
 from peer.errors import PeerError, UsageError
 from peer.machine import Env, Link, Message, MessageId, Peer, PeerInfo, Reply, Timer, answers, upon
@@ -29,7 +29,6 @@ from pubsub.kadpubsub.messages import (
     Subscribers,
     Unregister,
     Update,
-    learn,
 )
 from pubsub.kadpubsub.registration import Registrations
 from pubsub.kadpubsub.registry import Registries

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from overlays.claims import learn
 from overlays.kademlia.space import BITS, place_of
 from peer.machine import Env, MessageId, Peer, PeerInfo, Timer
 from pubsub.kadpubsub.config import KadPubSubConfig
-from pubsub.kadpubsub.messages import SUBSCRIBERS, Back, Delegate, Done, Still, learn
+from pubsub.kadpubsub.messages import SUBSCRIBERS, Back, Delegate, Done, Still
 from pubsub.message import Publication, weight
 
 TASKS = 1_024
