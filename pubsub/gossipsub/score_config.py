@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from ipaddress import ip_network
 from math import isfinite
-from types import MappingProxyType
 
 from peer.errors import UsageError
 from peer.machine import MS, SECOND
@@ -137,7 +136,7 @@ class ScoreConfig:
     peer: PeerScore = field(default_factory=PeerScore)
     topic: TopicScore | None = field(default_factory=TopicScore)
     thresholds: Thresholds = field(default_factory=Thresholds)
-    topics: Mapping[str, TopicScore] = field(default_factory=lambda: MappingProxyType({}))
+    topics: Mapping[str, TopicScore] = field(default_factory=dict)
 
 
 def _check(config: object, name: str, holds: bool, allowed: str) -> None:
