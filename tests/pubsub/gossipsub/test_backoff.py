@@ -63,6 +63,8 @@ def test_putting_off_an_end_displaces_nobody() -> None:
 def test_a_negative_slack_and_an_empty_table_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(UsageError):
         Backoff(**wrong)
+    assert Backoff(slack=0, limit=1).slack == 0
+    assert Backoff().slack == 2 * SECOND
 
 
 steps = st.lists(st.tuples(st.booleans(), st.sampled_from("tu"), st.integers(0, 3), st.integers(0, 40)), max_size=60)

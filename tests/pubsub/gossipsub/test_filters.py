@@ -37,6 +37,7 @@ def test_more_changes_than_the_limit_are_the_peers_fault() -> None:
 def test_a_limit_that_lets_nothing_pass_is_refused() -> None:
     with pytest.raises(UsageError, match="limit"):
         any_topic(limit=0)
+    assert any_topic(limit=1).filter([(True, "a")]) == [(True, "a")]
 
 
 def test_the_same_change_twice_is_one() -> None:
@@ -100,7 +101,17 @@ def test_beyond_the_limit_the_peer_added_first_is_forgotten() -> None:
     assert [black.has(peer, 0) for peer in (1, 2, 3)] == [True, False, True]
 
 
+def test_a_peer_blacklisted_again_displaces_nobody() -> None:
+    black = Blacklist(limit=2)
+    for peer in (1, 2, 2):
+        black.add(peer, 0)
+    assert black.has(1, 0)
+
+
 @pytest.mark.parametrize("wrong", [{"ttl": 0}, {"limit": 0}])
 def test_a_blacklist_that_could_hold_nobody_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(UsageError):
         Blacklist(**wrong)
+    least = Blacklist(ttl=1, limit=1)
+    least.add(1, 0)
+    assert least.has(1, 0)

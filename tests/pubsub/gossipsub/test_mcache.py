@@ -125,6 +125,15 @@ def test_more_windows_to_announce_than_there_are_and_empty_bounds_are_refused(wr
         MessageCache(**wrong)
 
 
+def test_the_narrowest_cache_holds_one_message_for_one_heartbeat() -> None:
+    cache = MessageCache(history=1, gossip=1, messages=1, size=weight(message(0)))
+    fill(cache, 0, 2)
+    assert cache.gossip("t") == [key(1)]
+    cache.shift()
+    assert len(cache) == 0
+    assert MessageCache(gossip=0, size=1).gossip("t") == []
+
+
 steps = st.lists(
     st.tuples(st.sampled_from(["put", "put", "put", "shift"]), st.integers(0, 20), st.sampled_from("tu"), st.integers(0, 300)),
     max_size=60,

@@ -87,6 +87,14 @@ def test_nothing_asked_for_is_nothing_promised() -> None:
 def test_bounds_below_one_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(UsageError):
         Promises(**wrong)
+    least = Promises(followup=1, limit=1, each=1)
+    for key in KEYS:
+        least.promise(1, [key], 0, Random(1))
+    assert least.broken(2) == {1: 1}
+
+
+def test_the_deadline_is_three_seconds_away() -> None:
+    assert Promises().followup == 3_000_000
 
 
 steps = st.lists(
