@@ -14,10 +14,11 @@ UNSET = -1
 class Counters:
     """Of one peer in one topic. `watched` is since when its mesh deliveries are judged; UNSET until the next tick."""
 
-    __slots__ = ("active", "first", "grafted", "in_mesh", "invalid", "mesh", "mesh_failure", "mesh_time", "score", "watched")
+    __slots__ = ("active", "counts_mesh", "failure", "first", "grafted", "in_mesh", "invalid", "mesh", "mesh_time", "score", "watched")
 
     def __init__(self, score: TopicScore) -> None:
         self.score = score
+        self.counts_mesh = _counts_mesh(score)
         self.in_mesh = False
         self.active = False
         self.grafted = 0
@@ -25,7 +26,7 @@ class Counters:
         self.mesh_time = 0
         self.first = 0.0
         self.mesh = 0.0
-        self.mesh_failure = 0.0
+        self.failure = 0.0
         self.invalid = 0.0
 
     def parts(self) -> tuple[float, float, float, float, float]:
@@ -38,7 +39,7 @@ class Counters:
             score.topic_weight * time,
             score.topic_weight * score.first_deliveries_weight * self.first,
             score.topic_weight * score.mesh_deliveries_weight * self._deficit() ** 2 if self.active else 0.0,
-            score.topic_weight * score.mesh_failure_weight * self.mesh_failure,
+            score.topic_weight * score.mesh_failure_weight * self.failure,
             score.topic_weight * score.invalid_weight * self.invalid**2,
         )
 
@@ -50,7 +51,7 @@ class Counters:
     def leave_mesh(self, now: int) -> None:
         """A deficit becomes P3b, though no tick has come since it began to count."""
         if self._judged(now):
-            self.mesh_failure += self._deficit() ** 2
+            self.failure += self._deficit() ** 2
         self.in_mesh = self.active = False
 
     def first_delivery(self) -> None:
@@ -58,14 +59,14 @@ class Counters:
         self.mesh_delivery()
 
     def mesh_delivery(self) -> None:
-        if self.in_mesh:
+        if self.in_mesh and self.counts_mesh:
             self.mesh = min(self.mesh + 1, self.score.mesh_deliveries_cap)
 
     def tick(self, now: int, to_zero: float) -> None:
         score = self.score
         self.first = decayed(self.first, score.first_deliveries_decay, to_zero)
         self.mesh = decayed(self.mesh, score.mesh_deliveries_decay, to_zero)
-        self.mesh_failure = decayed(self.mesh_failure, score.mesh_failure_decay, to_zero)
+        self.failure = decayed(self.failure, score.mesh_failure_decay, to_zero)
         self.invalid = decayed(self.invalid, score.invalid_decay, to_zero)
         if self.in_mesh:
             self.mesh_time = now - self.grafted
@@ -75,15 +76,15 @@ class Counters:
 
     def change(self, score: TopicScore) -> None:
         """Where mesh deliveries were not counted before, nobody has a deficit before the activation has passed anew."""
-        if _counts_mesh(score) and not _counts_mesh(self.score):
+        if _counts_mesh(score) and not self.counts_mesh:
             self.watched, self.active = UNSET, False
-        self.score = score
+        self.score, self.counts_mesh = score, _counts_mesh(score)
         self.first = min(self.first, score.first_deliveries_cap)
         self.mesh = min(self.mesh, score.mesh_deliveries_cap)
 
     @property
     def idle(self) -> bool:
-        return not (self.in_mesh or self.first or self.mesh or self.mesh_failure or self.invalid)
+        return not (self.in_mesh or self.first or self.mesh or self.failure or self.invalid)
 
     def _judged(self, now: int) -> bool:
         return self.in_mesh and self.watched != UNSET and now - self.watched > self.score.mesh_deliveries_activation

@@ -434,6 +434,8 @@ def test_a_new_weight_of_a_topic_counts_at_once() -> None:
     assert score.value(A) == -100
     score.set_topic("t", replace(INVALID, invalid_weight=-10.0))
     assert score.value(A) == -1_000
+    score.invalid(B, "t")
+    assert score.value(B) == -10
 
 
 def test_mesh_deliveries_turned_on_at_run_time_leave_everyone_the_activation() -> None:
@@ -524,15 +526,38 @@ def test_of_too_many_retained_peers_the_mildest_goes_first(monkeypatch: pytest.M
 
 def test_records_are_bounded_by_number_and_by_age() -> None:
     kept = deliveries.Deliveries(limit=8, ttl=10)
+    kept.expire(1_000)
     for number in range(100):
         kept.open(b"%d" % number, A)
         assert len(kept) <= 8
     assert kept.find(b"99") and not kept.find(b"0")
-    for now in (1_000, 1_009, 1_010, 1_019):
+    for now in (1_001, 1_009, 1_010, 1_019):
         kept.expire(now)
         assert kept.find(b"99")
     kept.expire(1_020)
     assert len(kept) == 0
+
+
+@pytest.mark.parametrize("told", ["validating", "refresh"])
+def test_old_records_go_as_messages_come_and_at_the_tick(told: str) -> None:
+    score = scored(INVALID)
+    score.validating(A, b"k", "t", 1_000)
+    for now in (deliveries.TTL + 1_000, 2 * deliveries.TTL + 1_000):
+        assert score._deliveries.find(b"k")
+        if told == "refresh":
+            score.refresh(now)
+        else:
+            score.validating(A, b"%d" % now, "t", now)
+    assert not score._deliveries.find(b"k")
+
+
+def test_where_mesh_deliveries_do_not_count_late_copies_take_no_room() -> None:
+    score = scored(FIRST)
+    score.graft(B, "t", 0)
+    deliver(score, A, 1)
+    score.duplicate(B, b"0", "t", 0)
+    record = score._deliveries.find(b"0")
+    assert record is not None and record.peers is None
 
 
 def test_a_record_remembers_so_many_peers_and_no_more() -> None:
