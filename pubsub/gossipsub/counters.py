@@ -12,17 +12,17 @@ UNSET = -1
 
 
 class Counters:
-    """Of one peer in one topic. `watched` is since when its mesh deliveries are judged; UNSET until the next tick."""
+    """Of one peer in one topic. `watches`: mesh deliveries count; `since` when, UNSET until the next tick."""
 
-    __slots__ = ("active", "counts_mesh", "failure", "first", "grafted", "in_mesh", "invalid", "mesh", "mesh_time", "score", "watched")
+    __slots__ = ("active", "failure", "first", "grafted", "in_mesh", "invalid", "mesh", "mesh_time", "score", "since", "watches")
 
     def __init__(self, score: TopicScore) -> None:
         self.score = score
-        self.counts_mesh = _counts_mesh(score)
+        self.watches = _counts_mesh(score)
         self.in_mesh = False
         self.active = False
         self.grafted = 0
-        self.watched = UNSET
+        self.since = UNSET
         self.mesh_time = 0
         self.first = 0.0
         self.mesh = 0.0
@@ -45,7 +45,7 @@ class Counters:
 
     def enter_mesh(self, now: int) -> None:
         self.in_mesh, self.active = True, False
-        self.grafted = self.watched = now
+        self.grafted = self.since = now
         self.mesh_time = 0
 
     def leave_mesh(self, now: int) -> None:
@@ -59,7 +59,7 @@ class Counters:
         self.mesh_delivery()
 
     def mesh_delivery(self) -> None:
-        if self.in_mesh and self.counts_mesh:
+        if self.in_mesh and self.watches:
             self.mesh = min(self.mesh + 1, self.score.mesh_deliveries_cap)
 
     def tick(self, now: int, to_zero: float) -> None:
@@ -70,15 +70,15 @@ class Counters:
         self.invalid = decayed(self.invalid, score.invalid_decay, to_zero)
         if self.in_mesh:
             self.mesh_time = now - self.grafted
-            if self.watched == UNSET:
-                self.watched = now
+            if self.since == UNSET:
+                self.since = now
             self.active = self._judged(now)
 
     def change(self, score: TopicScore) -> None:
         """Where mesh deliveries were not counted before, nobody has a deficit before the activation has passed anew."""
-        if _counts_mesh(score) and not self.counts_mesh:
-            self.watched, self.active = UNSET, False
-        self.score, self.counts_mesh = score, _counts_mesh(score)
+        if _counts_mesh(score) and not self.watches:
+            self.since, self.active = UNSET, False
+        self.score, self.watches = score, _counts_mesh(score)
         self.first = min(self.first, score.first_deliveries_cap)
         self.mesh = min(self.mesh, score.mesh_deliveries_cap)
 
@@ -87,7 +87,7 @@ class Counters:
         return not (self.in_mesh or self.first or self.mesh or self.failure or self.invalid)
 
     def _judged(self, now: int) -> bool:
-        return self.in_mesh and self.watched != UNSET and now - self.watched > self.score.mesh_deliveries_activation
+        return self.in_mesh and self.since != UNSET and now - self.since > self.score.mesh_deliveries_activation
 
     def _deficit(self) -> float:
         return max(0.0, self.score.mesh_deliveries_threshold - self.mesh)

@@ -174,7 +174,7 @@ class Score:
         """A copy of a message that is known to be valid: the commonest case, which mostly changes nothing."""
         stats = self._peers.get(peer)
         counters = None if stats is None else stats.topics.get(topic)
-        if stats is None or counters is None or not counters.counts_mesh or not counters.in_mesh:
+        if stats is None or counters is None or not counters.watches or not counters.in_mesh:
             return
         if now - record.state <= counters.score.mesh_deliveries_window and record.again(peer):
             counters.mesh_delivery()

@@ -108,6 +108,15 @@ def test_first_deliveries_decay_at_each_tick_and_end_at_zero() -> None:
     assert score.value(A) == 0
 
 
+def test_a_counter_is_zero_once_it_is_below_the_least_and_not_at_it() -> None:
+    score = scored(replace(FIRST, first_deliveries_decay=0.5), replace(PEER, decay_to_zero=0.5))
+    deliver(score, A, 1)
+    score.refresh(SECOND)
+    assert score.value(A) == 0.5
+    score.refresh(2 * SECOND)
+    assert score.value(A) == 0
+
+
 def test_a_second_delivery_of_one_message_is_no_first() -> None:
     score = scored(FIRST)
     deliver(score, A, 1)
@@ -139,6 +148,7 @@ def test_a_copy_within_the_window_after_validation_is_a_mesh_delivery_once_a_pee
     score.graft(A, "t", 0)
     score.refresh(2 * SECOND)
     deliver(score, B, 1, 2 * SECOND)
+    assert score.value(A) == -(20**2)
     for _ in range(3):
         score.duplicate(A, b"0", "t", 2 * SECOND + 10 * MS)
     assert score.value(A) == -(19**2)
@@ -425,6 +435,24 @@ def test_lower_caps_clip_counters_when_the_topic_changes() -> None:
     assert score.value(A) == 50
     score.set_topic("t", replace(FIRST, first_deliveries_cap=2_000.0))
     assert score.value(A) == 50
+
+
+def test_a_lower_cap_of_mesh_deliveries_clips_their_counter_too() -> None:
+    score = scored(WATCHED)
+    score.graft(A, "t", 0)
+    deliver(score, A, 80)
+    score.refresh(2 * SECOND)
+    assert score.value(A) == 0
+    score.set_topic("t", replace(WATCHED, mesh_deliveries_cap=10.0))
+    assert score.value(A) == -100
+
+
+def test_a_change_to_a_topic_whose_mesh_deliveries_count_leaves_deficits_as_they_are() -> None:
+    score = scored(WATCHED)
+    score.graft(A, "t", 0)
+    score.refresh(2 * SECOND)
+    score.set_topic("t", replace(WATCHED, mesh_deliveries_weight=-2.0))
+    assert score.value(A) == -800
 
 
 def test_a_new_weight_of_a_topic_counts_at_once() -> None:
