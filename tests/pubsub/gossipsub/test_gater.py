@@ -108,6 +108,17 @@ def test_counts_of_an_address_decay_while_somebody_is_there() -> None:
     assert odds(gater, A) == 1
 
 
+@pytest.mark.parametrize("what", ["delivered", "duplicate", "ignored", "rejected"])
+def test_each_count_decays_and_those_of_strangers_are_dropped(what: str) -> None:
+    gater = gated((A, "1.2.3.4"), config=replace(CONFIG, source_decay=0.5))
+    for peer in (A, A, B):
+        getattr(gater, what)(peer)
+    assert getattr(gater._sources["1.2.3.4"], what) == 2
+    gater.refresh(SECOND)
+    assert getattr(gater._sources["1.2.3.4"], what) == 1
+    assert list(gater._sources) == ["1.2.3.4"]
+
+
 def test_peers_of_one_address_share_its_odds_and_others_do_not() -> None:
     gater = gated((A, "1.2.3.4"), (B, "1.2.3.4"), (C, "1.2.3.5"))
     overload(gater)
@@ -157,6 +168,25 @@ def test_an_address_is_forgotten_in_its_time_after_the_last_peer_left() -> None:
     assert odds(gater, A, 30 * SECOND) == 1
 
 
+def test_an_address_that_somebody_came_back_to_is_not_forgotten() -> None:
+    gater = gated((A, "1.2.3.4"))
+    overload(gater)
+    gater.rejected(A)
+    gater.left(A, 0)
+    gater.join(B, "1.2.3.4")
+    gater.refresh(20 * SECOND)
+    assert odds(gater, B, 20 * SECOND) < 0.5
+
+
+def test_of_too_many_addresses_nobody_is_left_of_the_oldest_goes() -> None:
+    gater = gated(config=replace(CONFIG, sources=2))
+    for peer in (A, B, C):
+        gater.join(peer, f"1.2.3.{peer}")
+    for now, peer in enumerate((B, A, C)):
+        gater.left(peer, now)
+    assert list(gater._sources) == ["1.2.3.1", "1.2.3.3"]
+
+
 def test_a_peer_that_never_sent_anything_leaves_nothing_behind() -> None:
     gater = gated((A, "1.2.3.4"), (B, None))
     for peer in (A, B, A):
@@ -177,6 +207,7 @@ def test_a_second_join_of_a_peer_counts_once() -> None:
     [
         ("threshold", 0.0),
         ("threshold", nan),
+        ("threshold", inf),
         ("quiet", SECOND - 1),
         ("global_decay", 1.0),
         ("source_decay", 0.0),
@@ -193,6 +224,13 @@ def test_a_parameter_out_of_range_is_refused_by_its_name(name: str, value: float
     changed: dict[str, Any] = {name: value}
     with pytest.raises(UsageError, match=f"^{name} is .* must be "):
         replace(CONFIG, **changed)
+
+
+def test_the_defaults_are_those_of_go() -> None:
+    config = GaterConfig()
+    assert config.global_decay == pytest.approx(0.96235, abs=1e-5)
+    assert config.source_decay == pytest.approx(0.99872, abs=1e-5)
+    assert config.retain == 6 * 3_600 * SECOND
 
 
 steps = st.lists(st.tuples(st.sampled_from(["join", "left", "refresh"]), st.integers(0, 12), st.integers(0, 5)), max_size=60)
