@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,7 +32,7 @@ BAD = {
     "a length over 32 bits": b"\x82\x80\x80\x80\x10\x04ab",
     "fewer bytes than said": b"\x03\x04ab",
     "more bytes than said": b"\x01\x04ab",
-    "a literal that ends early": b"\x05\x10abc",
+    "a literal that ends early": b"\x03\x10abc",
     "a literal whose length ends early": b"\x05\xf4\x01",
     "a near copy without its offset": b"\x08\x0cabcd\x01",
     "a far copy without its offset": b"\x08\x0cabcd\x0e\x04",
@@ -59,6 +61,18 @@ def test_a_block_over_the_limit_is_refused_by_its_length_alone() -> None:
         decompress(b"\x05\x10abcde", limit=4)
     with pytest.raises(SnappyError, match=f"limit of {LIMIT}"):
         decompress(b"\x81\x80\x80\x05")
+
+
+def test_a_block_that_grows_beyond_its_length_is_given_up_at_once() -> None:
+    """Else a small message of copies would take twenty times its size."""
+    block = b"\x04\x0cabcd" + b"\xfe\x04\x00" * 100_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(SnappyError):
+            decompress(block)
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
 
 
 parts = st.lists(st.tuples(st.binary(min_size=1, max_size=300), st.integers(1, 40)), max_size=6)
