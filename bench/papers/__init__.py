@@ -24,6 +24,7 @@ class Listed(NamedTuple):
 
 
 HYPARVIEW = "HyParView (Leitao, Pereira and Rodrigues, DSN 2007)"
+GOSSIPSUB = "GossipSub (Vyzovitis et al., arXiv 2007.02754, 2020)"
 PLUMTREE = "Epidemic Broadcast Trees (Leitao, Pereira and Rodrigues, SRDS 2007)"
 
 FIGURES: dict[str, Listed] = {
@@ -59,6 +60,12 @@ FIGURES: dict[str, Listed] = {
             "bench.papers.hyparview_percolation",
             "The first flood after a mass crash, on HyParView's views",
             f"{HYPARVIEW}, against the theory of flood.percolation",
+        ),
+        Listed(
+            "gossipsub.attacks",
+            "bench.papers.gossipsub_attacks",
+            "Honest messages among sybils, hardened and plain",
+            f"{GOSSIPSUB}, its attacks, of which the runs here are shorter",
         ),
         Listed(
             "plumtree.rmr",

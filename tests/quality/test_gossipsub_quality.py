@@ -17,7 +17,7 @@ from tests.pubsub.apps import Inbox
 
 pytestmark = pytest.mark.slow
 
-NODES, DEGREE = 1_000, 20
+NODES, FEWER, DEGREE = 1_000, 300, 20
 HEARTBEATS = 10
 LATE = 2 * SECOND  # from a node's start to its first heartbeat, and a GRAFT's way
 
@@ -41,7 +41,7 @@ def test_every_message_reaches_everybody(stack: str) -> None:
     overlay: dict[str, bool | int | float | str] = {"degree": DEGREE} if stack.startswith("static") else {}
     scenario = Scenario(
         stack=stack,
-        nodes=NODES // 2,
+        nodes=FEWER,
         warmup=30.0,
         overlay=overlay,
         workload=Workload(messages=20),
@@ -54,7 +54,7 @@ def test_every_message_reaches_everybody(stack: str) -> None:
 def test_gossip_brings_what_links_lose_and_crashes_tear() -> None:
     scenario = Scenario(
         stack="static/gossipsub",
-        nodes=NODES // 2,
+        nodes=FEWER,
         warmup=20.0,
         overlay={"degree": DEGREE},
         workload=Workload(messages=50),
