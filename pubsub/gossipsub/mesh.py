@@ -96,9 +96,10 @@ class Meshes:
             self._refuse(topic, sender, px=False)
         elif len(mesh.peers) >= self.config.d_hi and not router.parties[sender].outbound:
             self._refuse(topic, sender, px=self.config.px)
-        else:
-            router.subscribed(sender, topic)
+        elif router.subscribed(sender, topic):
             self._take(topic, mesh, sender)
+        else:
+            self._refuse(topic, sender, px=False)
 
     def prune(self, sender: Peer, topics: Iterable[Pruned]) -> None:
         for pruned in topics:

@@ -9,7 +9,7 @@ publishing, opportunistic grafting), `v1.2` (IDONTWANT), `v1.3` (extensions).
 A peer that speaks floodsub alone gets every message of its topics. Only messages of topics joined here are taken in.
 
 Below it asks for: links (any that speak its protocols), and where it can an overlay that finds subscribers of a topic. Above it
-promises each message once while its id is remembered. Bounds: `subscriptions` topics a peer; `pubsub.seen`; those of its parts.
+promises each message once while its id is remembered. Bounds: `subscriptions` topics a peer, of TOPIC letters; `pubsub.seen`; those of its parts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pubsub.gossipsub.presets import named_score
 from pubsub.gossipsub.standing import Standing
 from pubsub.gossipsub.wire import mesh_rpc
 from pubsub.message import Interest, Publication, Verdict
-from pubsub.router import App, Role, Router
+from pubsub.router import TOPIC, App, Role, Router
 from pubsub.rpc import Subscriptions
 from pubsub.seen import Seen
 
@@ -184,15 +184,17 @@ class GossipSub(Router):
         for joins, topic in self.filter.filter(m.changes):
             if not joins:
                 self._unsubscribed(sender, topic)
-            elif topic not in party.topics:
-                self.subscribed(sender, topic)
+            elif topic not in party.topics and self.subscribed(sender, topic):
                 self.meshes.subscribes(sender, topic)
 
-    def subscribed(self, peer: Peer, topic: str) -> None:
-        party = self.parties[peer]
-        if len(party.topics) < self.config.subscriptions:
-            party.topics[topic] = None
-            self.subscribers.setdefault(topic, {})[peer] = None
+    def subscribed(self, peer: Peer, topic: str) -> bool:
+        """False where there is no room for it, or no message could ever have such a topic."""
+        topics = self.parties[peer].topics
+        if topic not in topics and (len(topics) >= self.config.subscriptions or len(topic) > TOPIC):
+            return False
+        topics[topic] = None
+        self.subscribers.setdefault(topic, {})[peer] = None
+        return True
 
     def _unsubscribed(self, peer: Peer, topic: str) -> None:
         if topic in self.parties[peer].topics:
