@@ -113,8 +113,8 @@ class Meshes:
             self.router.contacts.introduced(sender, pruned.peers)
 
     def left(self, peer: Peer) -> None:
-        """Its link is down, or it has left the topics."""
-        for topic in self.topics:
+        """Its link is down, or it is in no mesh from now on."""
+        for topic in (*self.topics, *self.fanouts):
             self.unsubscribed(peer, topic)
 
     def unsubscribed(self, peer: Peer, topic: str) -> None:
@@ -223,7 +223,8 @@ class Meshes:
                 self._fill(topic, mesh)
 
     def _fill(self, topic: str, mesh: Mesh) -> None:
-        able = [peer for peer in self.router.meshing(topic) if peer not in mesh.peers and self.router.standing.may_have(peer)]
+        others = [peer for peer in self.router.meshing(topic) if peer not in mesh.peers and peer not in self.router.contacts.direct]
+        able = list(filter(self.router.standing.may_have, others))
         for peer in self._sample(able, self.config.d - len(mesh.peers)):
             mesh.add(peer)
 
