@@ -80,7 +80,7 @@ class Meshes:
         """A topic that is not joined gets no answer: an answer would tell a stranger what it did not know."""
         for topic in topics:
             mesh = self.topics.get(topic)
-            if mesh is not None and sender not in mesh.peers and sender in self.router.parties:
+            if mesh is not None and sender not in mesh.peers and self.router.is_meshing(sender):
                 self._grafted_by(sender, topic, mesh)
         self.tell()
 
