@@ -160,9 +160,15 @@ class GossipSub(Router):
 
     # Subscriptions.
 
-    def _join(self, interest: Interest) -> None:
+    def join(self, interest: Interest) -> None:
         if not isinstance(interest, str):
             raise UsageError("gossipsub has topics alone: a content filter needs another router")
+        if not self.filter.allows(interest):
+            raise UsageError(f"the subscription filter does not allow the topic {interest!r:.80}")
+        super().join(interest)
+
+    def _join(self, interest: Interest) -> None:
+        assert isinstance(interest, str)
         self.env.send_all(self.reached, Subscriptions(((True, interest),)))
         self.meshes.join(interest)
         if self.contacts.finds:
