@@ -114,6 +114,7 @@ class GossipSub(Router):
     def link_up(self, peer: Peer, link: Link) -> None:
         if link.protocol not in LEVELS:
             return
+        self._check_listed(peer)
         if peer in self.parties:
             self._leave_party(peer)
         party = self.parties[peer] = Party(link)
@@ -133,6 +134,13 @@ class GossipSub(Router):
         self.contacts.down(peer)
         if party is not None and incarnation:
             self._leave_party(peer)
+
+    def shut_out(self, peer: Peer) -> None:
+        """Blacklist it. It gets nothing more, and its link goes with the next thing that it says."""
+        self.blacklist.add(peer, self.env.now())
+        if peer in self.parties:
+            self._leave_party(peer)
+            self.contacts.release(peer)
 
     def _leave_party(self, peer: Peer) -> None:
         party = self.parties[peer]
@@ -342,9 +350,12 @@ class GossipSub(Router):
 
     def _heard(self, sender: Peer) -> Party | None:
         """What comes before its link was told, or after it went, has no party. Who is blacklisted loses its link."""
-        if self.blacklist and self.blacklist.has(sender, self.env.now()):
-            raise PeerError("blacklisted")
+        self._check_listed(sender)
         party = self.parties.get(sender)
         if party is not None:
             party.heard = True
         return party
+
+    def _check_listed(self, peer: Peer) -> None:
+        if self.blacklist and self.blacklist.has(peer, self.env.now()):
+            raise PeerError("blacklisted")
