@@ -9,7 +9,8 @@ publishing, opportunistic grafting), `v1.2` (IDONTWANT), `v1.3` (extensions).
 A peer that speaks floodsub alone gets every message of its topics. Only messages of topics joined here are taken in.
 
 Below it asks for: links (any that speak its protocols), and where it can an overlay that finds subscribers of a topic. Above it
-promises each message once while its id is remembered. Bounds: `subscriptions` topics a peer, of TOPIC letters; `pubsub.seen`; those of its parts.
+promises each message once while its id is remembered. Bounds: `subscriptions` topics a peer, of TOPIC letters each;
+`pubsub.seen`; those of its parts.
 """
 
 from __future__ import annotations
@@ -350,12 +351,13 @@ class GossipSub(Router):
 
     def _heard(self, sender: Peer) -> Party | None:
         """What comes before its link was told, or after it went, has no party. Who is blacklisted loses its link."""
-        self._check_listed(sender)
+        if self.blacklist:
+            self._check_listed(sender)
         party = self.parties.get(sender)
         if party is not None:
             party.heard = True
         return party
 
     def _check_listed(self, peer: Peer) -> None:
-        if self.blacklist and self.blacklist.has(peer, self.env.now()):
+        if self.blacklist.has(peer, self.env.now()):
             raise PeerError("blacklisted")
