@@ -233,10 +233,11 @@ class GossipSub(Router):
         if m.id.source == self.env.me:
             self._own(sender, m)
             return
+        key = self.key(m)
         if self.blacklist and self.blacklist.has(m.id.source, self.env.now()):
+            self.standing.promises.kept(key)  # its author is to blame, and nobody who brings it
             self.trace(REJECT, m.topic, m.id, sender, None, "blacklisted source")
             return
-        key = self.key(m)
         if key in self.seen or not self.seen.note(key, self.env.now()):
             if self.tracing:
                 self.trace(DUPLICATE, m.topic, m.id, sender)
