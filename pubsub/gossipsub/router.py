@@ -266,6 +266,11 @@ class GossipSub(Router):
         if mesh is not None:  # else it was left while the message was validated
             self._send(publication, key, self._with_others(publication.topic, mesh.everyone), sender)
 
+    def publish(self, publication: Publication) -> None:
+        """What has the id of a message that was here already, as ids of content may, is not said again."""
+        if not self.seen.has(self.key(publication)):
+            super().publish(publication)
+
     def _spread(self, publication: Publication) -> None:
         key, topic = self.key(publication), publication.topic
         self.seen.note(key, self.env.now())
