@@ -165,11 +165,13 @@ class Meshes:
         peers = list(mesh.everyone)
         self.router.env.rng.shuffle(peers)
         peers.sort(key=self.router.standing.value, reverse=True)
-        best, rest = peers[: self.config.d_score], peers[self.config.d_score :]
+        count = min(self.config.d_score, self.config.d)
+        best, rest = peers[:count], peers[count:]
         self.router.env.rng.shuffle(rest)
         missing = self.config.d_out - sum(map(self._outbound, best))
         dialled = [peer for peer in rest if self._outbound(peer)][: max(0, missing)]
-        for peer in [*best, *dialled, *(peer for peer in rest if peer not in dialled)][self.config.d :]:
+        best.sort(key=self._outbound, reverse=True)  # where both do not fit, the others of them make room
+        for peer in [*dialled, *best, *(peer for peer in rest if peer not in dialled)][self.config.d :]:
             self._remove(topic, peer, self.config.prune_backoff, px=self.config.px)
 
     def _dial_out(self, topic: str, mesh: Mesh) -> None:
