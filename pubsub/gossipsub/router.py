@@ -15,6 +15,8 @@ promises each message once while its id is remembered. Bounds: `subscriptions` t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from overlays.overlay import Overlay
 from peer.errors import PeerError, UsageError
 from peer.machine import Codec, Env, Link, Peer, Timer, upon
@@ -76,6 +78,7 @@ class GossipSub(Router):
         self.ids: dict[str, MessageIdOf] = {}  # by topic, where it is not the usual one
         self.id_function = BY_NAME[config.message_id]
         self.filter = any_topic()
+        self.admits: Callable[[Peer, str], bool] = lambda peer, topic: True  # who may be in a topic at all
         self.blacklist = Blacklist()
         self.tick = 0
         self.plain = 0  # parties that speak floodsub alone
@@ -203,9 +206,11 @@ class GossipSub(Router):
                 self.meshes.subscribes(sender, topic)
 
     def subscribed(self, peer: Peer, topic: str) -> bool:
-        """False where there is no room for it, or no message could ever have such a topic."""
+        """False where there is no room for it, it may not, or no message could ever have such a topic."""
         topics = self.parties[peer].topics
         if topic not in topics and (len(topics) >= self.config.subscriptions or len(topic) > TOPIC):
+            return False
+        if not self.admits(peer, topic):
             return False
         topics[topic] = None
         self.subscribers.setdefault(topic, {})[peer] = None
