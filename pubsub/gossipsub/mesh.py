@@ -225,8 +225,8 @@ class Meshes:
                 self._fill(topic, mesh)
 
     def _fill(self, topic: str, mesh: Mesh) -> None:
-        others = [peer for peer in self.router.meshing(topic) if peer not in mesh.peers and peer not in self.router.contacts.direct]
-        able = list(filter(self.router.standing.may_have, others))
+        taken = {**mesh.peers, **self.router.contacts.direct}
+        able = [peer for peer in self.router.meshing(topic) if peer not in taken and self.router.standing.may_have(peer)]
         for peer in self._sample(able, self.config.d - len(mesh.peers)):
             mesh.add(peer)
 
