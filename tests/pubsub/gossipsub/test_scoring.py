@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from peer.errors import UsageError
 from peer.machine import SECOND, MessageId, Peer, PeerInfo
 from peer.trace import REJECT
 from pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned
@@ -18,7 +19,7 @@ from pubsub.router import Router
 from pubsub.rpc import Subscriptions
 from tests.pubsub.gossipsub.world import FLOODSUB, Node, message, pruned
 
-SMALL = {"d": 2, "d_lo": 2, "d_hi": 4, "d_score": 1, "d_out": 0}
+SMALL: dict[str, Any] = {"d": 2, "d_lo": 2, "d_hi": 4, "d_score": 1, "d_out": 0}
 GOSSIP, PUBLISH, GRAYLIST, ACCEPT_PX = -10.0, -50.0, -80.0, 10.0
 BELOW = 0.5
 
@@ -332,6 +333,34 @@ def test_extensions_said_again_count_ten_times() -> None:
     assert node.value(1) == 0
     node.hear(1, Extensions())
     assert part(node, 1, "P7") == -10 * (10 - 2) ** 2
+
+
+# Parameters by name.
+
+
+def test_what_is_different_in_a_score_is_judged_as_a_whole() -> None:
+    """One after the other, either of the first two would not fit the other's default."""
+    node = Node(score_with="gossip=-100, publish = -200,graylist=-300, invalid_weight=-99")
+    assert (node.score.config.thresholds.gossip, node.score.config.thresholds.graylist) == (-100, -300)
+    assert node.score.config.topic is not None and node.score.config.topic.invalid_weight == -99
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"score_with": "gosip=-1"}, "did you mean gossip"),
+        ({"score_with": "gossip=much"}, "must be a number"),
+        ({"score_with": "gossip"}, "must be a number"),
+        ({"score_with": "gossip=-60"}, "publish is -50"),
+        ({"score_with": "colocation_free=1"}, "no number"),
+        ({"score": "off", "score_with": "gossip=-1"}, "score is off"),
+        ({"score": "bitcoin"}, "choose one of"),
+    ],
+    ids=str,
+)
+def test_a_score_that_is_none_is_refused(wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        Node(**wrong)
 
 
 # Verdicts, parameters at run time, and no scores at all.
