@@ -18,7 +18,7 @@ from pubsub.gossipsub.messages import Graft, Prune, Pruned
 from pubsub.rpc import Subscriptions
 from tests.pubsub.gossipsub.world import FLOODSUB, V10, V11, V12, V13, Node, message, pruned
 
-SMALL = {"d": 3, "d_lo": 2, "d_hi": 4, "d_score": 1, "d_out": 1}
+SMALL: dict[str, Any] = {"d": 3, "d_lo": 2, "d_hi": 4, "d_score": 1, "d_out": 1}
 MINUTE = 60 * SECOND
 
 

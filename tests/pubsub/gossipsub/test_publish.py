@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import sha256
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from pubsub.signing import Signing
 from tests.peer.live_world import identity
 from tests.pubsub.gossipsub.world import FLOODSUB, Node, message
 
-SMALL = {"d": 2, "d_lo": 2, "d_hi": 4, "d_score": 1, "d_out": 0}
+SMALL: dict[str, Any] = {"d": 2, "d_lo": 2, "d_hi": 4, "d_score": 1, "d_out": 0}
 
 
 # One's own.
@@ -277,8 +278,9 @@ def test_sequence_numbers_of_an_author_rise() -> None:
     node = Node("t")
     numbers = [int.from_bytes(sequence_number(node.publish().id)) for _ in range(20)]
     assert numbers == sorted(set(numbers)) and all(number < 1 << 64 for number in numbers)
-    node.router.sequence = (1 << EPOCH_BITS) - 2
-    assert [node.publish().id for _ in range(3)] == [MessageId(0, 1, (1 << EPOCH_BITS) - 1), MessageId(0, 2, 0), MessageId(0, 2, 1)]
+    last = (1 << EPOCH_BITS) - 1
+    node.router.sequence = last - 1
+    assert [node.publish().id for _ in range(3)] == [MessageId(0, 1, last), MessageId(0, 2, 0), MessageId(0, 2, 1)]
 
 
 # Signatures and sizes.
