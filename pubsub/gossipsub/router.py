@@ -347,14 +347,13 @@ class GossipSub(Router):
     @upon(Extensions)
     def extensions(self, sender: Peer, m: Extensions) -> None:
         """Whoever says them later than first is told nothing, and blamed."""
-        party = self.parties.get(sender)
-        if party is None:
+        first = sender in self.parties and not self.parties[sender].heard
+        if (party := self._heard(sender)) is None:
             return
-        if party.heard:
+        if not first:
             self.standing.penalize(sender, AGAIN)
         elif m.test and self.config.test_extension and party.level >= 13:
             self.env.send(sender, Test())
-        party.heard = True
 
     @upon(Test)
     def test(self, sender: Peer, m: Test) -> None:
