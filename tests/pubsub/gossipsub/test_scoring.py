@@ -233,6 +233,7 @@ def test_p3_counts_copies_that_come_while_the_message_is_judged_or_right_after()
 
 def test_p3b_counts_the_deficit_of_one_who_was_pruned() -> None:
     node = Node("t", score_with=P3B_ON, **SMALL)
+    node.rate(p1=100, p2=100)
     node.up(1, 2)
     node.wait(7 * SECOND)
     node.prunes(1)
