@@ -1,7 +1,8 @@
 """The meshes of the topics that are joined here, the fanouts of those that are only published to, and who is in them.
 
-A mesh is grown to `d` peers when it falls below `d_lo`, cut down to `d` when it has more than `d_hi`, rid of peers whose score is
-negative, and keeps `d_out` links that were dialled from here: who only waits for others' dials can be surrounded. Whoever was
+A mesh is grown to `d` peers when it falls below `d_lo`, cut down to `d` when it has `d_hi`, rid of peers whose score is negative,
+and keeps `d_out` links that were dialled from here: who only waits for others' dials can be surrounded. It is cut at `d_hi`, as
+in Go and Rust, and not above: a full mesh refuses every GRAFT, and those who filled it would keep all others out. Whoever was
 pruned, or pruned us, is left alone until its back-off is over; a GRAFT before that is refused and counts against it.
 Changes of a heartbeat go out together, one message a peer.
 
@@ -160,7 +161,7 @@ class Meshes:
 
     def _cut(self, topic: str, mesh: Mesh) -> None:
         """The best by score stay, and enough that were dialled from here; for the others it is chance."""
-        if len(mesh.peers) <= self.config.d_hi:
+        if len(mesh.peers) < self.config.d_hi:
             return
         peers = list(mesh.everyone)
         self.router.env.rng.shuffle(peers)

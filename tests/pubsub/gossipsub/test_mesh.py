@@ -1,6 +1,6 @@
 """Meshes: who is grafted and pruned, when, and what is said of it; back-offs; fanouts that become meshes; direct peers.
 
-Limits of peers are small here, so that few are needed: a mesh has 3 peers, is mended below 2 and cut above 4.
+Limits of peers are small here, so that few are needed: a mesh has 3 peers, is mended below 2 and cut at 4.
 """
 
 from __future__ import annotations
@@ -367,12 +367,17 @@ def test_a_mesh_that_is_too_large_is_cut_to_d() -> None:
     assert all(pruned(node, peer)[0].peers for peer in gone)
 
 
-def test_a_mesh_of_exactly_d_hi_is_not_cut() -> None:
+def test_a_full_mesh_is_cut_so_that_there_is_room_for_others() -> None:
     node = small("t")
-    node.up(*range(1, 5))
-    node.grafts(*range(1, 5))
+    node.up(*range(1, 6))
+    node.grafts(3)
     node.beat()
-    assert node.mesh() == [1, 2, 3, 4]
+    assert node.mesh() == [1, 2, 3]
+    node.grafts(4)
+    node.beat()
+    assert len(node.mesh()) == 3
+    node.grafts(5)
+    assert 5 in node.mesh()
 
 
 def test_the_best_stay_when_a_mesh_is_cut() -> None:
