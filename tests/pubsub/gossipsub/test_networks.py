@@ -1,11 +1,11 @@
-"""Networks of GossipSub: each message comes once to each subscriber, over any graph, beside floodsub nodes, and as peers come and go.
+"""Networks of GossipSub: each message comes once to each subscriber, over any graph, beside floodsub nodes, amid churn.
 
-The same nodes on a fake wire, in the simulator and on loopback; links carry no copies there that a mesh does not ask for.
+The same nodes on a fake wire, in the simulator and on loopback.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -19,6 +19,7 @@ from trio.testing import MockClock
 from overlays.graphs import Edges, draw
 from overlays.static import Static
 from peer.driver import Driver
+from peer.errors import UsageError
 from peer.fake import FakeWire
 from peer.host import Host
 from peer.latency import Uniform
@@ -29,6 +30,7 @@ from pubsub import stacks
 from pubsub.api import PubSub, PubSubConfig
 from pubsub.flood import Flood
 from pubsub.gossipsub.config import GossipSubConfig
+from pubsub.gossipsub.filters import allow_list
 from pubsub.gossipsub.messages import IWant
 from pubsub.gossipsub.router import GossipSub
 from pubsub.message import Publication
@@ -549,17 +551,36 @@ def test_few_subscribers_among_many_nodes_find_each_other_by_topic() -> None:
     assert [node for node, app in enumerate(apps) if app.delivered] == few
 
 
-async def test_an_application_talks_over_gossipsub() -> None:
+@pytest.fixture
+async def pair() -> AsyncIterator[tuple[PubSub, PubSub]]:
     config = PubSubConfig(router={"heartbeat": 100_000, "heartbeat_first": 0})
-    here = ("/ip4/127.0.0.1/tcp/0",)
+    here, name = ("/ip4/127.0.0.1/tcp/0",), "static/gossipsub"
     with trio.fail_after(60):
-        async with PubSub.open("static/gossipsub", listen=here, config=config) as a:
-            async with PubSub.open("static/gossipsub", bootstrap=a.addresses, listen=(), config=config) as b:
-                async with a.subscribe("t") as messages, b.subscribe("t") as others:
-                    router = b.router
-                    assert isinstance(router, GossipSub)
-                    while not router.meshes.topics["t"].peers:
-                        await trio.sleep(0.01)
-                    await b.publish("t", b"hello")
-                    found = await anext(messages)
-                    assert (found.data, found.source, (await anext(others)).data) == (b"hello", b.peer, b"hello")
+        async with (
+            PubSub.open(name, listen=here, config=config) as a,
+            PubSub.open(name, bootstrap=a.addresses, listen=(), config=config) as b,
+        ):
+            yield a, b
+
+
+async def test_applications_talk_over_gossipsub(pair: tuple[PubSub, PubSub]) -> None:
+    a, b = pair
+    async with a.subscribe("t") as messages, b.subscribe("t") as others:
+        router = b.router
+        assert isinstance(router, GossipSub)
+        while not router.meshes.topics["t"].peers:
+            await trio.sleep(0.01)
+        await b.publish("t", b"hello")
+        found = await anext(messages)
+        assert (found.data, found.source, (await anext(others)).data) == (b"hello", b.peer, b"hello")
+
+
+async def test_a_topic_that_the_filter_forbids_is_refused_to_the_application(pair: tuple[PubSub, PubSub]) -> None:
+    router = pair[0].router
+    assert isinstance(router, GossipSub)
+    router.filter = allow_list(["t"])
+    with pytest.raises(UsageError):
+        async with pair[0].subscribe("other"):
+            pass
+    async with pair[0].subscribe("t"):
+        assert list(router.interests) == ["t"]
