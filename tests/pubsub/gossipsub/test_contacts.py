@@ -244,6 +244,9 @@ def test_a_direct_peer_is_dialled_when_it_is_named() -> None:
 def test_a_direct_peer_whose_link_is_lost_is_dialled_again_in_time() -> None:
     node = Node("t", direct_every=5, **SMALL)
     node.router.contacts.add_direct(PeerInfo(5))
+    node.env.holds.clear()
+    node.beat(5)
+    assert 5 in node.env.holds
     node.up(5)
     node.beat(2)
     node.down(5)

@@ -224,9 +224,10 @@ def test_a_graft_of_a_floodsub_peer_is_passed_over() -> None:
 def test_a_graft_of_one_who_has_no_room_left_for_topics_is_refused() -> None:
     node = small("t", subscriptions=2)
     node.up(1, topics=("a", "b", "t"))
-    assert node.mesh() == []
+    node.up(2)
+    assert node.mesh() == [2]
     node.grafts(1)
-    assert node.mesh() == [] and pruned(node, 1) == [Pruned("t", (), 60)]
+    assert node.mesh() == [2] and pruned(node, 1) == [Pruned("t", (), 60)]
 
 
 # PRUNE and back-offs.
@@ -588,7 +589,15 @@ def test_fanouts_are_bounded_and_the_longest_unused_goes_first() -> None:
 # Direct peers.
 
 
-def test_a_direct_peer_is_in_no_mesh_by_subscription_join_or_heartbeat() -> None:
+def test_a_direct_peer_that_subscribes_is_not_grafted() -> None:
+    node = small("t")
+    node.router.contacts.add_direct(PeerInfo(1))
+    node.up(1, topics=())
+    node.hear(1, Subscriptions(((True, "t"),)))
+    assert node.mesh() == [] and node.env.take() == []
+
+
+def test_a_direct_peer_is_in_no_mesh_by_join_or_heartbeat() -> None:
     node = small("t")
     node.router.contacts.add_direct(PeerInfo(1))
     node.up(1, topics=("t", "u"))

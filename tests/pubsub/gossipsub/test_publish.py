@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from peer.machine import EPOCH_BITS, SECOND, MessageId, PeerInfo
+from peer.pb import rpc_pb2
 from peer.trace import DUPLICATE, PUBLISH, REJECT
 from pubsub.gossipsub.ids import BY_NAME
 from pubsub.gossipsub.messages import Graft, IWant
+from pubsub.gossipsub.wire import MeshCodec
 from pubsub.message import Publication, Verdict
-from pubsub.rpc import sequence_number
+from pubsub.rpc import PUBLISH_TAG, field, sequence_number
 from pubsub.signing import Signing
 from tests.peer.live_world import identity
 from tests.pubsub.gossipsub.world import FLOODSUB, Node, message
@@ -272,6 +274,15 @@ def test_the_id_function_is_chosen_by_its_name(name: str) -> None:
     node = Node("t", message_id=name, me=identity(0).peer)
     publication = Publication(MessageId(identity(9).peer, 1, 5), "t", b"data")
     assert node.key(publication) == BY_NAME[name](publication)
+
+
+def test_an_old_message_of_several_topics_is_of_the_last() -> None:
+    """Where the topic was a list once, one-topic messages are to the byte what they are now."""
+    codec = MeshCodec(numbered=True)
+    [frame] = codec.pack([message()])
+    old = rpc_pb2.Message.FromString(rpc_pb2.RPC.FromString(frame).publish[0].SerializeToString())
+    several = field(b"\x22", b"first") + old.SerializeToString()
+    assert codec.unpack(field(PUBLISH_TAG, several)) == [message()]
 
 
 def test_sequence_numbers_of_an_author_rise() -> None:

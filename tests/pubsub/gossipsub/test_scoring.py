@@ -12,6 +12,7 @@ import pytest
 from peer.errors import UsageError
 from peer.machine import SECOND, MessageId, Peer, PeerInfo
 from peer.trace import REJECT
+from pubsub.gossipsub.deliveries import DROPPED
 from pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned
 from pubsub.gossipsub.score_config import TopicScore
 from pubsub.message import Publication, Verdict
@@ -269,6 +270,8 @@ def test_p4_does_not_count_accepted_or_ignored_messages() -> None:
         node.app.cases[-1][2](verdict)
     node.hear(2, message(1))
     assert (part(node, 1, "P4"), part(node, 2, "P4")) == (0, 0)
+    records = [node.score._deliveries.find(node.key(message(number))) for number in (0, 1)]
+    assert [record.state for record in records if record is not None] == [node.env.now(), DROPPED]
 
 
 def test_p4_decays() -> None:
@@ -451,6 +454,23 @@ def overloaded(**config: Any) -> Node:
     node.router.waiting.clear()
     node.router.pending = 0
     return node
+
+
+def test_what_becomes_of_messages_is_counted_for_the_gater() -> None:
+    node = Node("t", validates=True, **SMALL)
+    node.up(1, 2)
+    for number, verdict in enumerate([Verdict.ACCEPT, Verdict.IGNORE, Verdict.IGNORE, Verdict.REJECT]):
+        node.hear(1, message(number))
+        node.hear(2, message(number))
+        node.app.cases[-1][2](verdict)
+    gater = node.router.standing.gater
+    assert gater is not None
+    source, other = gater._peers[1], gater._peers[2]
+    assert (source.delivered, source.ignored, source.rejected, source.duplicate) == (1, 2, 1, 0)
+    assert (other.delivered, other.ignored, other.rejected, other.duplicate) == (0, 0, 0, 4)
+    assert (gater._validated, gater._throttled) == (4, 0)
+    node.down(1)
+    assert source.peers == 0
 
 
 def test_under_overload_a_peer_that_sent_waste_is_mostly_not_looked_at() -> None:
