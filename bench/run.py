@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from bench.counters import Counters
 from bench.scenario import Scenario, command, to_dict, validate
+from bench.sybils import Siege
 from bench.workload import Workload
 from peer import faults
 from peer.machine import SECOND
@@ -55,6 +56,8 @@ def run(
         workload = Workload(scenario, stack, sim)
         workload.start(contacts)
         sim.inject(plan)
+        if scenario.attacks:
+            Siege(sim, scenario.attacks, scenario.nodes, workload.topics)
         last = workload.schedule()
         until = max(round((scenario.duration or 0) * SECOND), last + round(scenario.window * SECOND))
         cpu_s = _drive(sim, tracer, until, progress)

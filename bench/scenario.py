@@ -23,6 +23,7 @@ import msgspec
 from msgspec import Meta
 from msgspec import inspect as mi
 
+from bench.attacks import AnyAttack
 from peer.errors import UsageError
 from peer.faults import AnyFault, Corrupt, Truncate
 from peer.latency import Latency, Uniform
@@ -108,6 +109,7 @@ class Scenario(Section, frozen=True, kw_only=True):
     workload: Workload = Workload()
     churn: Churn = Churn()
     faults: tuple[AnyFault, ...] = ()
+    attacks: tuple[AnyAttack, ...] = ()
     trace: TraceSettings = TraceSettings()
 
 
@@ -172,14 +174,15 @@ def to_dict(scenario: Scenario) -> dict[str, Any]:
 
 def to_toml(scenario: Scenario) -> str:
     data = to_dict(scenario)
-    faults = data.pop("faults")
+    lists = {key: data.pop(key) for key in ("faults", "attacks")}
     tables = {key: value for key, value in data.items() if isinstance(value, dict)}
     lines = _assignments({key: value for key, value in data.items() if key not in tables})
     for key, table in tables.items():
         if table:
             lines += ["", f"[{key}]", *_assignments(table)]
-    for fault in faults:
-        lines += ["", "[[faults]]", *_assignments(fault)]
+    for key, items in lists.items():
+        for item in items:
+            lines += ["", f"[[{key}]]", *_assignments(item)]
     return "\n".join(lines) + "\n"
 
 
@@ -266,6 +269,7 @@ def _contradictions(scenario: Scenario) -> Iterator[tuple[str, str]]:
         yield "churn.stop", f"is {churn.stop}; it must be at least churn.start, {churn.start}"
     yield from _workload_contradictions(scenario)
     yield from _fault_contradictions(scenario)
+    yield from _attack_contradictions(scenario)
     yield from _trace_contradictions(scenario)
 
 
@@ -294,6 +298,15 @@ def _fault_contradictions(scenario: Scenario) -> Iterator[tuple[str, str]]:
         for node in _nodes_of(fault):
             if not 0 <= node <= highest:
                 yield f"faults[{number}]", f"names node {node}; nodes are numbered {known}"
+
+
+def _attack_contradictions(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    if scenario.attacks and not scenario.stack.endswith("/gossipsub"):
+        yield "attacks", f"are of gossipsub, and the stack is {scenario.stack}"
+    for number, attack in enumerate(scenario.attacks):
+        for node in (*attack.targets, *getattr(attack, "censors", ())):
+            if not 0 <= node < scenario.nodes:
+                yield f"attacks[{number}]", f"names node {node}; honest nodes are numbered from 0 to {scenario.nodes - 1}"
 
 
 def _nodes_of(fault: AnyFault) -> Iterator[int]:

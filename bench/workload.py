@@ -11,6 +11,7 @@ from itertools import accumulate, islice
 from math import exp
 from random import Random
 
+from bench.attacks import INVALID
 from bench.scenario import Scenario, head_count
 from peer.machine import SECOND, Peer
 from peer.sim import SimNode, Simulator
@@ -22,12 +23,13 @@ PATIENCE = 100  # draws for each topic of a subscriber, before the most popular 
 
 
 class Listener:
-    """An app that takes everything and keeps nothing; the trace has it all."""
+    """An app that keeps nothing; the trace has it all. Among attackers it looks at what it gets."""
 
-    validates = False
+    def __init__(self, validates: bool = False) -> None:
+        self.validates = validates
 
     def validate(self, sender: Peer, publication: Publication, answer: Callable[[Verdict], None]) -> None:
-        answer(Verdict.ACCEPT)
+        answer(Verdict.REJECT if publication.data == INVALID else Verdict.ACCEPT)
 
     def deliver(self, publication: Publication) -> None: ...
     def joined(self, interest: Interest) -> None: ...
@@ -38,7 +40,7 @@ class Workload:
         self.scenario = scenario
         self.stack = stack
         self.sim = sim
-        self.app = Listener()
+        self.app = Listener(validates=bool(scenario.attacks))
         self.topics = [f"t{i}" for i in range(scenario.workload.topics)]
         self.popularity = list(accumulate(_weights(scenario)))
         self.rng = sim.stream("workload")

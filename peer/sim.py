@@ -65,6 +65,7 @@ class Simulator:
         self.network = Network(self)
         self.links = Links(self)
         self.skews: dict[int, list[float]] = {}
+        self.addresses: dict[int, str] = {}  # of nodes whose links shall show one
         self._equal: Counter[str] = Counter()  # two equal faults throw dice of their own
 
     def stream(self, name: str) -> Random:

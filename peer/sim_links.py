@@ -158,9 +158,10 @@ class Links:
         for port, msg in node.dials.pop(peer.id, ()):
             self._late_post(node, half, port, msg)
         protocols, _ = self._agreement(node, peer)
+        address = self.sim.addresses.get(peer.id) or f"sim/{peer.id}"
         for port, protocol in enumerate(protocols):
             if protocol is not None:
-                self._tell_up(node, port, half, Link(half.incarnation, outbound, protocol, f"sim/{peer.id}"))
+                self._tell_up(node, port, half, Link(half.incarnation, outbound, protocol, address))
             elif node.holds.get(peer.id, 0) >> port & 1:
                 self.sim.events += 1
                 self.release(node, peer.id, port)

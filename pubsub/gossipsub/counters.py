@@ -12,20 +12,21 @@ UNSET = -1
 
 
 class Counters:
-    """Of one peer in one topic. `watched` is since when its mesh deliveries are judged; UNSET until the next tick."""
+    """Of one peer in one topic. `watches`: mesh deliveries count; `since` when, UNSET until the next tick."""
 
-    __slots__ = ("active", "first", "grafted", "in_mesh", "invalid", "mesh", "mesh_failure", "mesh_time", "score", "watched")
+    __slots__ = ("active", "failure", "first", "grafted", "in_mesh", "invalid", "mesh", "mesh_time", "score", "since", "watches")
 
     def __init__(self, score: TopicScore) -> None:
         self.score = score
+        self.watches = _counts_mesh(score)
         self.in_mesh = False
         self.active = False
         self.grafted = 0
-        self.watched = UNSET
+        self.since = UNSET
         self.mesh_time = 0
         self.first = 0.0
         self.mesh = 0.0
-        self.mesh_failure = 0.0
+        self.failure = 0.0
         self.invalid = 0.0
 
     def parts(self) -> tuple[float, float, float, float, float]:
@@ -38,19 +39,19 @@ class Counters:
             score.topic_weight * time,
             score.topic_weight * score.first_deliveries_weight * self.first,
             score.topic_weight * score.mesh_deliveries_weight * self._deficit() ** 2 if self.active else 0.0,
-            score.topic_weight * score.mesh_failure_weight * self.mesh_failure,
+            score.topic_weight * score.mesh_failure_weight * self.failure,
             score.topic_weight * score.invalid_weight * self.invalid**2,
         )
 
     def enter_mesh(self, now: int) -> None:
         self.in_mesh, self.active = True, False
-        self.grafted = self.watched = now
+        self.grafted = self.since = now
         self.mesh_time = 0
 
     def leave_mesh(self, now: int) -> None:
         """A deficit becomes P3b, though no tick has come since it began to count."""
         if self._judged(now):
-            self.mesh_failure += self._deficit() ** 2
+            self.failure += self._deficit() ** 2
         self.in_mesh = self.active = False
 
     def first_delivery(self) -> None:
@@ -58,35 +59,35 @@ class Counters:
         self.mesh_delivery()
 
     def mesh_delivery(self) -> None:
-        if self.in_mesh:
+        if self.in_mesh and self.watches:
             self.mesh = min(self.mesh + 1, self.score.mesh_deliveries_cap)
 
     def tick(self, now: int, to_zero: float) -> None:
         score = self.score
         self.first = decayed(self.first, score.first_deliveries_decay, to_zero)
         self.mesh = decayed(self.mesh, score.mesh_deliveries_decay, to_zero)
-        self.mesh_failure = decayed(self.mesh_failure, score.mesh_failure_decay, to_zero)
+        self.failure = decayed(self.failure, score.mesh_failure_decay, to_zero)
         self.invalid = decayed(self.invalid, score.invalid_decay, to_zero)
         if self.in_mesh:
             self.mesh_time = now - self.grafted
-            if self.watched == UNSET:
-                self.watched = now
+            if self.since == UNSET:
+                self.since = now
             self.active = self._judged(now)
 
     def change(self, score: TopicScore) -> None:
         """Where mesh deliveries were not counted before, nobody has a deficit before the activation has passed anew."""
-        if _counts_mesh(score) and not _counts_mesh(self.score):
-            self.watched, self.active = UNSET, False
-        self.score = score
+        if _counts_mesh(score) and not self.watches:
+            self.since, self.active = UNSET, False
+        self.score, self.watches = score, _counts_mesh(score)
         self.first = min(self.first, score.first_deliveries_cap)
         self.mesh = min(self.mesh, score.mesh_deliveries_cap)
 
     @property
     def idle(self) -> bool:
-        return not (self.in_mesh or self.first or self.mesh or self.mesh_failure or self.invalid)
+        return not (self.in_mesh or self.first or self.mesh or self.failure or self.invalid)
 
     def _judged(self, now: int) -> bool:
-        return self.in_mesh and self.watched != UNSET and now - self.watched > self.score.mesh_deliveries_activation
+        return self.in_mesh and self.since != UNSET and now - self.since > self.score.mesh_deliveries_activation
 
     def _deficit(self) -> float:
         return max(0.0, self.score.mesh_deliveries_threshold - self.mesh)

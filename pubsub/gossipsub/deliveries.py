@@ -45,7 +45,7 @@ class Deliveries:
     def __init__(self, limit: int = RECORDS, ttl: int = TTL) -> None:
         self.limit = limit
         self.ttl = ttl
-        self.until: int | None = None
+        self.until = 0
         self.young: dict[bytes, Record] = {}
         self.old: dict[bytes, Record] = {}
 
@@ -63,10 +63,8 @@ class Deliveries:
         return record
 
     def expire(self, now: int) -> None:
-        """To be called often; the first call starts the clock."""
-        if self.until is None:
-            self.until = now + self.ttl
-        elif now >= self.until:
+        """To be called often; nothing happens before `until`."""
+        if now >= self.until:
             self._turn()
             self.until = now + self.ttl
 

@@ -1,10 +1,10 @@
 """The gater: under overload, whose messages are looked at is drawn by lot, and who sent waste has fewer chances.
 
-As the peer gater of go-libp2p-pubsub, a random early drop. It is shut while validation keeps up: when nothing was throttled for
-`quiet`, or throttled messages are few beside those that were validated. Otherwise a message of a peer is taken with the odds
-(1 + delivered) / (1 + delivered + duplicate, ignored and rejected by their weights); what is not taken costs only its payload,
-since control is read all the same. What is counted is counted for an address, so that many names on one machine share
-it; IPv6 by its /64. A peer whose address is unknown, or loopback, stands for itself.
+As the peer gater of go-libp2p-pubsub, a random early drop. While validation keeps up it lets all pass: when nothing was
+throttled for `quiet`, or throttled messages are few beside those that were validated. Otherwise messages of a peer are taken
+with the odds (1 + delivered) / (1 + delivered + duplicate, ignored and rejected by their weights); its control is read all the
+same. What is counted is counted for an address, IPv6 by its /64, so that many names on one machine share it. A peer whose
+address is unknown, or loopback, stands for itself.
 Bounds: `sources` addresses nobody is left of, the oldest forgotten first, each for `retain`; the others have a peer each.
 """
 
@@ -132,7 +132,7 @@ class Gater:
             source.rejected += 1
 
     def accepts(self, peer: Peer, now: int) -> bool:
-        """Whether messages of that peer are looked at; the odds are drawn only while the gate is open to doubt."""
+        """Whether messages of that peer are looked at now; chance is asked only where the odds are below one."""
         source = self._peers.get(peer)
         if source is None or not self._overloaded(now):
             return True

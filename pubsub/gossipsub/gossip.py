@@ -121,11 +121,12 @@ class Gossip:
                 del self.unwanted[key]
 
     def refuses(self, publication: Publication, key: bytes, sender: Peer | None) -> None:
-        """Spare the mesh from sending what is here already."""
+        """Spare the mesh from sending what is here already; its author would not send it anyway."""
         if not self.config.idontwant_size or len(publication.data) < self.config.idontwant_size:
             return
         mesh = self.router.meshes.topics.get(publication.topic)
-        able = [peer for peer in mesh.everyone if peer != sender and self.router.knows_idontwant(peer)] if mesh else []
+        apart = (sender, publication.id.source)
+        able = [peer for peer in mesh.everyone if peer not in apart and self.router.knows_idontwant(peer)] if mesh else []
         if able:
             self.router.env.send_all(tuple(able), IDontWant((key,)))
 

@@ -33,7 +33,7 @@ class Cached:
 
 class MessageCache:
     def __init__(self, history: int = HISTORY, gossip: int = GOSSIP, messages: int = MESSAGES, size: int = SIZE) -> None:
-        if not history >= 1 or not 0 <= gossip <= history:
+        if history < 1 or not 0 <= gossip <= history:
             raise UsageError(f"gossip is {gossip} and history {history}; gossip must be 0 to history, and history 1 at least")
         if messages < 1 or size < 1:
             raise UsageError(f"messages and size are {messages} and {size}; each must be 1 at least")

@@ -279,6 +279,7 @@ class GossipSub(Router):
     def _spread(self, publication: Publication) -> None:
         key, topic = self.key(publication), publication.topic
         self.seen.note(key, self.env.now())
+        self.standing.delivered(self.env.me, key, topic)  # a mesh peer that had it from others is as good as they
         self.gossip.cache.put(key, publication)
         self.gossip.refuses(publication, key, None)
         if self.config.flood_publish:

@@ -104,9 +104,11 @@ class Score:
 
     def validating(self, peer: Peer, key: bytes, topic: str, now: int) -> None:
         """The first copy goes to validation. Nothing is remembered of a topic that does not count."""
-        if self._deliveries.find(key) is None and self._score_of(topic) is not None:
-            self._deliveries.expire(now)
-            self._deliveries.open(key, peer)
+        deliveries = self._deliveries
+        if now >= deliveries.until:
+            deliveries.expire(now)
+        if deliveries.find(key) is None and self._score_of(topic) is not None:
+            deliveries.open(key, peer)
 
     def delivered(self, peer: Peer, key: bytes, topic: str, now: int) -> None:
         """It was valid. One's own messages come here too, without `validating`: mesh peers that echo them do deliver."""
@@ -172,7 +174,7 @@ class Score:
         """A copy of a message that is known to be valid: the commonest case, which mostly changes nothing."""
         stats = self._peers.get(peer)
         counters = None if stats is None else stats.topics.get(topic)
-        if stats is None or counters is None or not counters.in_mesh:
+        if stats is None or counters is None or not counters.watches or not counters.in_mesh:
             return
         if now - record.state <= counters.score.mesh_deliveries_window and record.again(peer):
             counters.mesh_delivery()

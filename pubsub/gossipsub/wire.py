@@ -163,11 +163,14 @@ def _cut(ids: Sequence[bytes], room: int) -> Iterator[list[bytes]]:
 
 
 def _ihave(said: rpc_pb2.ControlMessage) -> Message | None:
-    return IHave(tuple((each.topicID, tuple(each.messageIDs)) for each in said.ihave)) if said.ihave else None
+    """What names no id says nothing, here and below."""
+    topics = tuple((each.topicID, tuple(each.messageIDs)) for each in said.ihave if each.messageIDs)
+    return IHave(topics) if topics else None
 
 
 def _iwant(said: rpc_pb2.ControlMessage) -> Message | None:
-    return IWant(tuple(key for each in said.iwant for key in each.messageIDs)) if said.iwant else None
+    ids = tuple(key for each in said.iwant for key in each.messageIDs)
+    return IWant(ids) if ids else None
 
 
 def _graft(said: rpc_pb2.ControlMessage) -> Message | None:
@@ -175,4 +178,5 @@ def _graft(said: rpc_pb2.ControlMessage) -> Message | None:
 
 
 def _idontwant(said: rpc_pb2.ControlMessage) -> Message | None:
-    return IDontWant(tuple(key for each in said.idontwant for key in each.messageIDs)) if said.idontwant else None
+    ids = tuple(key for each in said.idontwant for key in each.messageIDs)
+    return IDontWant(ids) if ids else None

@@ -32,11 +32,14 @@ from peer.transport import NOISE, YAMUX
 from peer.yamux import DATA, PING, SYN, TOP, WINDOW
 from peer.yamux import HEADER as HEAD
 from pubsub.flood import PROTOCOL
+from pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned, Test
+from pubsub.gossipsub.wire import MeshCodec
 from pubsub.message import Publication
 from pubsub.rpc import RpcCodec, Subscriptions
 from tests.peer.recorded.replay import Recording, Replay, load, names
 
 ME = Identity.from_seed(bytes(32))
+OTHER = Identity.from_seed(bytes(31) + b"\x01")
 KEYS = tuple(bytes([n]) * 32 for n in (11, 12, 13, 14))
 DIALLED, DIALLER = "js-listens", "js-dials"
 """Whose keys the targets above Noise use."""
@@ -97,6 +100,18 @@ def _talks(name: str, protocol: str) -> Iterator[bytes]:
 @cache
 def _rpcs() -> tuple[bytes, ...]:
     return tuple(frame for name in names() for said in _talks(name, PROTOCOL) for frame in Frames(1 << 16).feed(said))
+
+
+def _controls() -> Iterator[bytes]:
+    infos = tuple(PeerInfo(peer, (), record) for peer, record in zip((ME.peer, OTHER.peer), signed_records(), strict=False))
+    key = ME.peer + bytes(8)
+    parts = (
+        *(Subscriptions(((True, "t"), (False, "u"))), IHave((("t", (key, b"id")),)), IWant((key,)), Graft(("t",))),
+        *(Prune((Pruned("t", infos, 60),)), IDontWant((key,)), Extensions(test=True), Test()),
+    )
+    yield from _rpcs()
+    yield from MeshCodec().pack(parts)
+    yield from (MeshCodec().pack((part,))[0] for part in parts)
 
 
 @cache
@@ -265,6 +280,8 @@ _SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "record": lambda: iter(signed_records()),
     "identify": lambda: iter(_answers()),
     "rpc": lambda: iter(_rpcs()),
+    "gossipsub": _controls,
+    "snappy": lambda: iter([b"\x00", b"\x05\x10hello", b"\x0a\x10abcde\x12\x05\x00"]),
     "msgpack": _packed,
     "kad-dht": _kad_messages,
     "datagram": lambda: (kind + bytes(range(20)) + call for kind in (b"\0", b"\1") for call in _calls()),

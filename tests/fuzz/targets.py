@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -19,6 +20,7 @@ from overlays.kademlia.dht import Kademlia
 from overlays.kademlia.wire import PEERS, KadCodec, kad
 from overlays.kademlia_udp.machine import KademliaUdp, KademliaUdpConfig
 from overlays.kademlia_udp.rpc import read_address, read_call, read_id, read_nodes, read_stored, read_value, store
+from overlays.static import Static
 from peer import identify
 from peer.address import Address
 from peer.codec import MsgpackCodec
@@ -39,11 +41,16 @@ from peer.sim_datagram import SimDatagrams
 from peer.transport import NOISE, YAMUX
 from peer.yamux import DEFAULTS, SIZE, TOP, Data, Event, Finished, Opened, Yamux, YamuxLimits
 from pubsub.flood import PROTOCOL
+from pubsub.gossipsub.messages import Graft
+from pubsub.gossipsub.router import GossipSub
+from pubsub.gossipsub.snappy import SnappyError, decompress
+from pubsub.gossipsub.wire import MeshCodec
 from pubsub.message import Publication
 from pubsub.rpc import RpcCodec
 from pubsub.signing import Signing
-from tests.fuzz.seeds import DIALLED, DIALLER, KEYS, KINDS, ME, authentic, channel, load_once, real, signed_records
+from tests.fuzz.seeds import DIALLED, DIALLER, KEYS, KINDS, ME, OTHER, authentic, channel, load_once, real, signed_records
 from tests.peer.recorded.replay import Recording, Replay
+from tests.pubsub.apps import Inbox
 
 Target: TypeAlias = Callable[[bytes], None]
 
@@ -360,6 +367,32 @@ def _again(codec: RpcCodec | MsgpackCodec | KadCodec, part: Message) -> bytes:
     return packed
 
 
+def gossipsub(data: bytes) -> None:
+    """Whatever is read can be written and read again, and a node that has its sender in a mesh takes it, or blames the sender."""
+    codec = MeshCodec(limit=1 << 16)
+    parts = codec.unpack(data)
+    for part in parts:
+        if isinstance(part, Publication):
+            continue  # `rpc` has them
+        frames = codec.pack((part,))
+        again = [piece for frame in frames for piece in codec.unpack(frame)]
+        assert all(type(piece) is type(part) for piece in again)
+        assert [codec.pack((piece,)) for piece in again] == [[frame] for frame in frames]
+    node = GossipSub(FakeEnv(ME.peer), Static(FakeEnv(ME.peer), (), ()), Inbox())
+    node.join("t")
+    node.link_up(OTHER.peer, Link(1, False, "/meshsub/1.2.0"))
+    receive(node, OTHER.peer, Graft(("t",)))
+    for part in parts:
+        receive(node, OTHER.peer, part)
+    node.link_down(OTHER.peer, 1, "over")
+    assert not node.parties and not node.subscribers and not node.meshes.topics["t"].peers
+
+
+def snappy(data: bytes) -> None:
+    with suppress(SnappyError):
+        assert len(decompress(data, 1 << 16)) <= 1 << 16
+
+
 def msgpack(data: bytes) -> None:
     codec = MsgpackCodec(KINDS, limit=1 << 16)
     [read] = codec.unpack(data)
@@ -444,6 +477,8 @@ TARGETS: dict[str, Target] = {
     "record": record,
     "identify": identified,
     "rpc": rpc,
+    "gossipsub": gossipsub,
+    "snappy": snappy,
     "msgpack": msgpack,
     "kad-dht": kad_dht,
     "datagram": datagram,

@@ -7,10 +7,18 @@
   {"do": "ping", "addr"}                pinged: ms
   {"do": "identify", "peer"}            identified: peer, agent, protocols, addrs; waits until there is a connection and an answer
   {"do": "subscribe", "topic"}          subscribed
+  {"do": "unsubscribe", "topic"}        unsubscribed
   {"do": "peers", "topic", "count"}     peers, as soon as that many subscribers are known and can be sent to
   {"do": "publish", "topic", "data"}    published: count; data is a list of texts
   {"do": "quit"}                        no answer; the end of stdin does the same
 or says {"event": "error", "do", "text"}.
+Started with the argument "--gossipsub" it speaks GossipSub in its place, and with a peer of floodsub still floodsub. The id of a
+message is its author's peer id followed by its sequence number, everywhere. With "--degree N" besides, a mesh has N peers neither
+more nor fewer, and what it publishes goes to the mesh alone, but from js with N = 0 to all; without it, things are as the library
+has them. It takes, besides,
+  {"do": "mesh", "topic"}               mesh: peers
+  {"do": "control", "peer"}             control: sent, received; of each kind (graft, prune, ihave, iwant, idontwant) the count of
+                                        what went to the peer and came from it: of topics for the first two, of ids for the others
 js and go started with the arguments "--dht PREFIX" are servers of a Kademlia DHT too, by the protocol PREFIX/kad/1.0.0. It takes
 every value under a key /weft/...; of several the last in the order of bytes is the best. They take, besides,
   {"do": "dht_peers", "count"}          dht_peers, as soon as that many are in the routing table; looks itself up until then
@@ -64,12 +72,13 @@ COMMANDS = {
 }
 # Each tells in its log, at these levels, why it dropped a message or a record.
 LOGS = {
-    "DEBUG": "libp2p:floodsub,libp2p:kad-dht*,*:error",
+    "DEBUG": "libp2p:floodsub,libp2p:gossipsub,libp2p:kad-dht*,*:error",
     "GOLOG_LOG_LEVEL": "error,pubsub=debug,dht=debug",
     "RUST_LOG": "libp2p_gossipsub=debug",
 }
 DEADLINE = 60.0
-LOG = 4000  # lines of stderr that are kept
+LOG = 4000  # lines of stdout, and of stderr, that are kept
+LINE = 500  # letters of each
 
 Event = dict[str, Any]
 
@@ -167,7 +176,7 @@ class Foreign:
         self.peer = ""
         self.addrs: list[str] = []
         self.messages: list[Event] = []
-        self._said: list[str] = []
+        self._said: deque[str] = deque(maxlen=LOG)
         self._log: deque[str] = deque(maxlen=LOG)
         self._answered, self._answers = trio.open_memory_channel[Event](math.inf)
         self._asking = trio.Lock()
@@ -211,7 +220,7 @@ class Foreign:
     async def _listen(self) -> None:
         async with self._answered:
             async for line in lines(self.process.stdout):
-                self._said.append(line)
+                self._said.append(line[:LINE])
                 event = json.loads(line)
                 if event["event"] == "message":
                     self.messages.append(event)
@@ -222,7 +231,7 @@ class Foreign:
 
     async def _keep_log(self) -> None:
         async for line in lines(self.process.stderr):
-            self._log.append(line)
+            self._log.append(line[:LINE])
 
     async def _end(self) -> None:
         with trio.CancelScope(shield=True):

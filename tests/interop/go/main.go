@@ -1,4 +1,5 @@
 // A go-libp2p peer for the interop tests: TCP, Noise, Yamux, identify, ping and floodsub with StrictSign.
+// With --gossipsub it speaks GossipSub in place of floodsub, and with --degree N has N peers in a mesh.
 // With --dht PREFIX it is a server of a Kademlia DHT as well.
 //
 // It listens on 127.0.0.1, prints one line when it is ready, then takes one JSON object a line and answers each with one.
@@ -11,6 +12,14 @@
 //     nothing. Here the bounds are raised.
 //   - Sequence numbers count up from the clock in nanoseconds. A message carries no `key` where `from` holds it.
 //   - A publisher hears its own messages. Here they are left out.
+//   - Its GossipSub speaks /meshsub/1.3.0, 1.2.0, 1.1.0, 1.0.0 and /floodsub/1.0.0. Meshes are mended in the heartbeat alone,
+//     so one who subscribes is grafted up to a second later; joining a topic grafts at once who is known to be in it.
+//   - What it publishes goes to the mesh alone. With an empty one nobody gets it, but by gossip.
+//   - IDONTWANT goes out for messages of 1,024 bytes and more, its own too; of one that arrives it reads 10 ids.
+//   - A degree of 0 is for those who only introduce others: it grafts all who are known when it joins, refuses every GRAFT but of
+//     a peer that it has dialled, and prunes all in the heartbeat.
+//   - Scores are off unless they are asked for.
+//   - A tracer sees each RPC as it is handed to the queue of the peer, and as it arrives.
 //
 // What to know of go-libp2p-kad-dht:
 //   - Its answer to FIND_NODE carries no key.
@@ -34,6 +43,7 @@ import (
 	"github.com/libp2p/go-libp2p"
 	dht "github.com/libp2p/go-libp2p-kad-dht"
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
+	pb "github.com/libp2p/go-libp2p-pubsub/pb"
 	"github.com/libp2p/go-libp2p/core/event"
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -68,7 +78,8 @@ type node struct {
 	pubsub *pubsub.PubSub
 	dht    *dht.IpfsDHT // nil without --dht
 	topics map[string]*pubsub.Topic
-	heard  map[string]bool // topics with a reader
+	heard  map[string]*pubsub.Subscription
+	tracer *tracer // nil without --gossipsub
 
 	mutex      sync.Mutex
 	identified map[peer.ID]event.EvtPeerIdentificationCompleted
@@ -163,15 +174,24 @@ func (n *node) subscribe(c command) error {
 	if err != nil {
 		return err
 	}
-	if !n.heard[c.Topic] {
+	if n.heard[c.Topic] == nil {
 		subscription, err := topic.Subscribe(pubsub.WithBufferSize(queue))
 		if err != nil {
 			return err
 		}
-		n.heard[c.Topic] = true
+		n.heard[c.Topic] = subscription
 		go n.read(subscription)
 	}
 	n.say("subscribed", nil)
+	return nil
+}
+
+func (n *node) unsubscribe(c command) error {
+	if subscription := n.heard[c.Topic]; subscription != nil {
+		subscription.Cancel()
+		delete(n.heard, c.Topic)
+	}
+	n.say("unsubscribed", nil)
 	return nil
 }
 
@@ -206,6 +226,103 @@ func (n *node) publish(c command) error {
 		}
 	}
 	n.say("published", fields{"count": len(c.Data)})
+	return nil
+}
+
+// tracer counts what of control goes to a peer and comes from it, and keeps the meshes.
+type tracer struct {
+	mutex    sync.Mutex
+	sent     map[peer.ID]counts
+	received map[peer.ID]counts
+	meshes   map[string]map[peer.ID]bool
+}
+
+type counts map[string]int
+
+func newTracer() *tracer {
+	return &tracer{sent: map[peer.ID]counts{}, received: map[peer.ID]counts{}, meshes: map[string]map[peer.ID]bool{}}
+}
+
+func (t *tracer) count(all map[peer.ID]counts, id peer.ID, said *pb.ControlMessage) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if all[id] == nil {
+		all[id] = counts{}
+	}
+	all[id]["graft"] += len(said.GetGraft())
+	all[id]["prune"] += len(said.GetPrune())
+	for _, one := range said.GetIhave() {
+		all[id]["ihave"] += len(one.GetMessageIDs())
+	}
+	for _, one := range said.GetIwant() {
+		all[id]["iwant"] += len(one.GetMessageIDs())
+	}
+	for _, one := range said.GetIdontwant() {
+		all[id]["idontwant"] += len(one.GetMessageIDs())
+	}
+}
+
+func (t *tracer) SendRPC(rpc *pubsub.RPC, id peer.ID) { t.count(t.sent, id, rpc.GetControl()) }
+func (t *tracer) RecvRPC(rpc *pubsub.RPC)             { t.count(t.received, rpc.From(), rpc.GetControl()) }
+
+func (t *tracer) Graft(id peer.ID, topic string) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.meshes[topic] == nil {
+		t.meshes[topic] = map[peer.ID]bool{}
+	}
+	t.meshes[topic][id] = true
+}
+
+func (t *tracer) Prune(id peer.ID, topic string) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	delete(t.meshes[topic], id)
+}
+
+func (t *tracer) Leave(topic string) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	delete(t.meshes, topic)
+}
+
+func (t *tracer) OnClosedOutboundStream(id peer.ID) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	for _, mesh := range t.meshes {
+		delete(mesh, id)
+	}
+}
+
+func (t *tracer) OnNewOutboundStream(peer.ID, protocol.ID) {}
+func (t *tracer) Join(string)                              {}
+func (t *tracer) ValidateMessage(*pubsub.Message)          {}
+func (t *tracer) DeliverMessage(*pubsub.Message)           {}
+func (t *tracer) RejectMessage(*pubsub.Message, string)    {}
+func (t *tracer) DuplicateMessage(*pubsub.Message)         {}
+func (t *tracer) ThrottlePeer(peer.ID)                     {}
+func (t *tracer) DropRPC(*pubsub.RPC, peer.ID)             {}
+func (t *tracer) UndeliverableMessage(*pubsub.Message)     {}
+
+func (n *node) control(c command) error {
+	id, err := peer.Decode(c.Peer)
+	if err != nil {
+		return err
+	}
+	n.tracer.mutex.Lock()
+	defer n.tracer.mutex.Unlock()
+	n.say("control", fields{"sent": n.tracer.sent[id], "received": n.tracer.received[id]})
+	return nil
+}
+
+func (n *node) mesh(c command) error {
+	n.tracer.mutex.Lock()
+	defer n.tracer.mutex.Unlock()
+	peers := []string{}
+	for id := range n.tracer.meshes[c.Topic] {
+		peers = append(peers, id.String())
+	}
+	n.say("mesh", fields{"peers": peers})
 	return nil
 }
 
@@ -314,7 +431,10 @@ func (n *node) dhtFindProviders(c command) error {
 func (n *node) run() error {
 	commands := map[string]func(command) error{
 		"dial": n.dial, "ping": n.ping, "identify": n.identify,
-		"subscribe": n.subscribe, "peers": n.peers, "publish": n.publish,
+		"subscribe": n.subscribe, "unsubscribe": n.unsubscribe, "peers": n.peers, "publish": n.publish,
+	}
+	if n.tracer != nil {
+		commands["control"], commands["mesh"] = n.control, n.mesh
 	}
 	if n.dht != nil {
 		for name, do := range map[string]func(command) error{
@@ -346,7 +466,24 @@ func (n *node) run() error {
 	}
 }
 
-func start(prefix string) error {
+func newPubSub(ctx context.Context, h host.Host, gossip *tracer, degree int) (*pubsub.PubSub, error) {
+	options := []pubsub.Option{
+		pubsub.WithMessageSignaturePolicy(pubsub.StrictSign),
+		pubsub.WithPeerOutboundQueueSize(queue),
+		pubsub.WithValidateQueueSize(queue),
+	}
+	if gossip == nil {
+		return pubsub.NewFloodSub(ctx, h, options...)
+	}
+	if degree >= 0 {
+		params := pubsub.DefaultGossipSubParams()
+		params.D, params.Dlo, params.Dhi, params.Dscore, params.Dout = degree, degree, degree, degree, 0
+		options = append(options, pubsub.WithGossipSubParams(params))
+	}
+	return pubsub.NewGossipSub(ctx, h, append(options, pubsub.WithRawTracer(gossip))...)
+}
+
+func start(prefix string, gossip bool, degree int) error {
 	h, err := libp2p.New(
 		libp2p.ListenAddrStrings("/ip4/127.0.0.1/tcp/0"),
 		libp2p.Transport(tcp.NewTCPTransport),
@@ -364,11 +501,11 @@ func start(prefix string) error {
 		return err
 	}
 	ctx := context.Background()
-	flood, err := pubsub.NewFloodSub(ctx, h,
-		pubsub.WithMessageSignaturePolicy(pubsub.StrictSign),
-		pubsub.WithPeerOutboundQueueSize(queue),
-		pubsub.WithValidateQueueSize(queue),
-	)
+	var traced *tracer
+	if gossip {
+		traced = newTracer()
+	}
+	router, err := newPubSub(ctx, h, traced, degree)
 	if err != nil {
 		return err
 	}
@@ -380,9 +517,9 @@ func start(prefix string) error {
 		defer table.Close()
 	}
 	n := &node{
-		ctx: ctx, host: h, pubsub: flood, dht: table,
+		ctx: ctx, host: h, pubsub: router, dht: table, tracer: traced,
 		topics:     map[string]*pubsub.Topic{},
-		heard:      map[string]bool{},
+		heard:      map[string]*pubsub.Subscription{},
 		identified: map[peer.ID]event.EvtPeerIdentificationCompleted{},
 		stdout:     json.NewEncoder(os.Stdout),
 	}
@@ -397,8 +534,10 @@ func start(prefix string) error {
 
 func main() {
 	prefix := flag.String("dht", "", "be a server of the Kademlia DHT whose protocol is this and /kad/1.0.0")
+	gossip := flag.Bool("gossipsub", false, "speak GossipSub in place of floodsub")
+	degree := flag.Int("degree", -1, "the peers in a mesh; by default, as the library has it")
 	flag.Parse()
-	if err := start(*prefix); err != nil {
+	if err := start(*prefix, *gossip, *degree); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -1,4 +1,5 @@
 // A js-libp2p peer for the interop tests: TCP, Noise, Yamux, identify, ping and floodsub with StrictSign.
+// With --gossipsub it speaks GossipSub in place of floodsub, and with --degree N has N peers in a mesh, and none else to publish to.
 // With --dht PREFIX it is a server of a Kademlia DHT as well.
 //
 // It listens on 127.0.0.1, prints one line when it is ready, then takes one JSON object a line and answers each with one.
@@ -16,6 +17,18 @@
 // - It takes one inbound floodsub stream of a connection and resets a second one.
 // - Up to 10 arriving messages are checked at a time: they may reach the application in another order.
 //
+// What to know of js-libp2p's gossipsub:
+// - It speaks /meshsub/1.2.0, 1.1.0, 1.0.0 and /floodsub/1.0.0.
+// - A message's id is by default its author's key and sequence number, other than in Go and Python, so what one announces
+//   the other never wants. Here it is as in Go: the author's peer id and the sequence number.
+// - Unlike its floodsub, it counts sequence numbers up from the clock and sends 8 bytes, and takes no message with fewer.
+// - Who subscribes is grafted at once while the mesh has fewer than Dlo; a stream of its own must be open, else a heartbeat later.
+// - A D of 0 means all: with an empty mesh, what it publishes goes to all who are in the topic. What it forwards goes to the mesh.
+// - It publishes to all in the topic (flood publishing), and where there are none, throws. Here it does not throw.
+// - IDONTWANT goes out for messages of 512 bytes and more, before they are validated but after their signature was; never
+//   for its own. What it publishes itself goes even to those who have said IDONTWANT.
+// - Of one peer in a heartbeat it reads 10 IHAVE and 10 IWANT, and 512 ids of IDONTWANT.
+//
 // What to know of js-libp2p's kad-dht:
 // - Its answer to FIND_NODE carries no key.
 // - A key with providers must be a multihash of SHA-256, for it is read as a CID: of any other the stream is reset.
@@ -29,6 +42,7 @@ import { parseArgs } from 'node:util'
 import { noise } from '@chainsafe/libp2p-noise'
 import { yamux } from '@chainsafe/libp2p-yamux'
 import { floodsub } from '@libp2p/floodsub'
+import { gossipsub } from '@libp2p/gossipsub'
 import { identify } from '@libp2p/identify'
 import { kadDHT, passthroughMapper } from '@libp2p/kad-dht'
 import { peerIdFromString } from '@libp2p/peer-id'
@@ -42,8 +56,27 @@ import { sha256 } from 'multiformats/hashes/sha2'
 
 const encoder = new TextEncoder()
 const decoder = new TextDecoder()
-const { values: options } = parseArgs({ options: { dht: { type: 'string' } } })
+const { values: options } = parseArgs({
+  options: { dht: { type: 'string' }, gossipsub: { type: 'boolean' }, degree: { type: 'string' } }
+})
 const identified = new Map() // peer in base58 -> what identify told
+
+function router () {
+  if (!options.gossipsub) return floodsub({ globalSignaturePolicy: 'StrictSign' })
+  const degree = Number(options.degree)
+  return gossipsub({
+    globalSignaturePolicy: 'StrictSign',
+    msgIdFn: goId,
+    allowPublishToZeroTopicPeers: true,
+    ...(options.degree == null ? {} : { D: degree, Dlo: degree, Dhi: degree, Dscore: degree, Dout: 0, floodPublish: false })
+  })
+}
+
+function goId ({ from, sequenceNumber }) {
+  const number = Buffer.alloc(8)
+  number.writeBigUInt64BE(sequenceNumber)
+  return Buffer.concat([from.toMultihash().bytes, number])
+}
 
 const node = await createLibp2p({
   addresses: { listen: ['/ip4/127.0.0.1/tcp/0'] },
@@ -55,7 +88,7 @@ const node = await createLibp2p({
   services: {
     identify: identify(),
     ping: ping(),
-    pubsub: floodsub({ globalSignaturePolicy: 'StrictSign' }),
+    pubsub: router(),
     ...(options.dht == null
       ? {}
       : {
@@ -87,7 +120,8 @@ async function until (happened) {
 }
 
 function reachable (topic) {
-  return pubsub.getSubscribers(topic).filter(peer => pubsub.peers.get(peer)?.outboundPb != null)
+  return pubsub.getSubscribers(topic).filter(peer =>
+    options.gossipsub ? pubsub.streamsOutbound.has(peer.toString()) : pubsub.peers.get(peer)?.outboundPb != null)
 }
 
 async function cid (text) {
@@ -129,6 +163,10 @@ const commands = {
     pubsub.subscribe(topic)
     say('subscribed')
   },
+  async unsubscribe ({ topic }) {
+    pubsub.unsubscribe(topic)
+    say('unsubscribed')
+  },
   async peers ({ topic, count }) {
     await until(() => reachable(topic).length >= count)
     say('peers')
@@ -137,6 +175,50 @@ const commands = {
     for (const text of data) await pubsub.publish(topic, encoder.encode(text))
     say('published', { count: data.length })
   }
+}
+
+const KINDS = ['graft', 'prune', 'ihave', 'iwant', 'idontwant']
+const counts = { sent: new Map(), received: new Map() } // peer in base58 -> kind -> count
+
+function count (counted, peer, { control }) {
+  if (control == null) return
+  const kinds = counted.get(peer) ?? Object.fromEntries(KINDS.map(kind => [kind, 0]))
+  counted.set(peer, kinds)
+  for (const kind of KINDS) {
+    for (const one of control[kind] ?? []) kinds[kind] += one.messageIDs?.length ?? 1
+  }
+}
+
+// All that it says goes through these two, and all that it hears through the third.
+function countControl () {
+  const { sendRpc, sendRpcInBatch, handleReceivedRpc } = pubsub
+  pubsub.sendRpc = (peer, rpc) => {
+    const sent = sendRpc.call(pubsub, peer, rpc) // which adds to it what was waiting
+    if (sent) count(counts.sent, peer, rpc)
+    return sent
+  }
+  pubsub.sendRpcInBatch = (peers, rpc) => {
+    sendRpcInBatch.call(pubsub, peers, rpc) // which takes out whom it cannot reach
+    for (const peer of peers) count(counts.sent, peer, rpc)
+  }
+  pubsub.handleReceivedRpc = async (from, rpc) => {
+    count(counts.received, from.toString(), rpc)
+    await handleReceivedRpc.call(pubsub, from, rpc)
+  }
+}
+
+const gossipsubCommands = {
+  async control ({ peer }) {
+    const name = peerIdFromString(peer).toString()
+    say('control', { sent: counts.sent.get(name) ?? {}, received: counts.received.get(name) ?? {} })
+  },
+  async mesh ({ topic }) {
+    say('mesh', { peers: pubsub.getMeshPeers(topic) })
+  }
+}
+if (options.gossipsub) {
+  Object.assign(commands, gossipsubCommands)
+  countControl()
 }
 
 const dhtCommands = {

@@ -1,5 +1,7 @@
 //! A rust-libp2p peer for the interop tests: TCP, Noise, Yamux, identify, ping and `/floodsub/1.0.0` with StrictSign.
 //!
+//! With --gossipsub it speaks GossipSub with all who have it, and with --degree N has N peers in a mesh.
+//!
 //! It listens on 127.0.0.1, prints one line when it is ready, then takes one JSON object a line and answers each with one.
 //! The language is told in tests/interop/foreign.py. Commands are carried out one after the other. Logs go to stderr.
 //!
@@ -11,13 +13,25 @@
 //! - A sequence number must have 8 bytes. js-libp2p's floodsub sends fewer in one message of 256, and that one is lost.
 //! - Sequence numbers count up from the clock in nanoseconds. A message carries no `key` where `from` holds it.
 //! - Pings are sent by the clock and not on demand: `ping` answers with the next one.
+//!
+//! What to know of its gossipsub:
+//! - It speaks /meshsub/1.3.0, 1.2.0, 1.1.0 and 1.0.0; floodsub only where it is told to.
+//! - A message's id is by default the text of its author's peer id and its sequence number in decimal, other than in all
+//!   others. Here it is as in Go.
+//! - The first heartbeat comes after 5 s. Who subscribes is grafted at once while the mesh has fewer than its least.
+//! - What waits for a peer for more than 1 s, or 5 s if it was published here, is dropped. Here it may wait for a minute.
+//! - IDONTWANT goes out for messages of more than 1,000 bytes, never for its own.
+//! - A frame may have 64 KiB, and 16 KiB of subscriptions and control; longer ones end the stream.
+//! - Nothing but its log, at the level of debug, shows each RPC that comes and goes: what is counted is read from there.
 
 use std::collections::HashMap;
 use std::error::Error;
+use std::io::{self, Write};
+use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use futures::StreamExt;
-use libp2p::gossipsub::{self, IdentTopic, MessageAuthenticity, ValidationMode};
+use libp2p::gossipsub::{self, IdentTopic, MessageAuthenticity, MessageId, ValidationMode};
 use libp2p::multiaddr::Protocol;
 use libp2p::swarm::{NetworkBehaviour, SwarmEvent};
 use libp2p::{Multiaddr, PeerId, Swarm, SwarmBuilder, identify, noise, ping, tcp, yamux};
@@ -46,6 +60,54 @@ struct Node {
     wait: Option<Wait>,
     identified: HashMap<PeerId, identify::Info>,
     pinged: HashMap<PeerId, Duration>,
+}
+
+/// (peer, "sent" or "received", kind) -> count
+static COUNTS: LazyLock<Mutex<HashMap<(String, &str, &str), usize>>> = LazyLock::new(Mutex::default);
+
+const KINDS: [(&str, &str); 5] = [
+    ("graft", "Graft {"),
+    ("prune", "Prune {"),
+    ("ihave", "IHave {"),
+    ("iwant", "IWant {"),
+    ("idontwant", "IDontWant {"),
+];
+
+/// Where the log goes: to stderr, and on its way what it tells of control messages is counted. One call, one line.
+struct Log;
+
+impl Write for Log {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        for (way, before) in [("sent", "Sending Rpc peer_id="), ("received", "Received gossipsub message peer=")] {
+            if let Some((peer, rpc)) = text.split_once(before).and_then(|(_, rest)| rest.split_once(' ')) {
+                count(peer, way, rpc);
+            }
+        }
+        io::stderr().write_all(line)?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+fn count(peer: &str, way: &'static str, rpc: &str) {
+    let mut counts = COUNTS.lock().unwrap();
+    for (kind, mark) in KINDS {
+        for said in rpc.split(mark).skip(1) {
+            let ids = said.split("message_ids: [").nth(1).and_then(|rest| rest.split(']').next()).unwrap_or_default();
+            let more = if kind == "graft" || kind == "prune" { 1 } else { ids.matches("MessageId(").count() };
+            *counts.entry((peer.to_string(), way, kind)).or_default() += more;
+        }
+    }
+}
+
+fn counted(peer: &str, way: &'static str) -> Value {
+    let counts = COUNTS.lock().unwrap();
+    let of = |kind| counts.get(&(peer.to_string(), way, kind)).copied().unwrap_or(0);
+    KINDS.iter().map(|(kind, _)| (kind.to_string(), Value::from(of(*kind)))).collect()
 }
 
 fn say(line: Value) {
@@ -93,6 +155,19 @@ impl Node {
                 let topic = IdentTopic::new(text(command, "topic")?);
                 self.swarm.behaviour_mut().gossipsub.subscribe(&topic)?;
                 say(json!({"event": "subscribed"}));
+            }
+            Some("unsubscribe") => {
+                self.swarm.behaviour_mut().gossipsub.unsubscribe(&IdentTopic::new(text(command, "topic")?));
+                say(json!({"event": "unsubscribed"}));
+            }
+            Some("mesh") => {
+                let hash = IdentTopic::new(text(command, "topic")?).hash();
+                let peers = self.swarm.behaviour().gossipsub.mesh_peers(&hash);
+                say(json!({"event": "mesh", "peers": peers.map(|peer| peer.to_string()).collect::<Vec<_>>()}));
+            }
+            Some("control") => {
+                let peer = text(command, "peer")?;
+                say(json!({"event": "control", "sent": counted(peer, "sent"), "received": counted(peer, "received")}));
             }
             Some("peers") => {
                 let count = command["count"].as_u64().ok_or("no count")?;
@@ -166,17 +241,29 @@ impl Node {
     }
 }
 
-fn build() -> Result<Swarm<Behaviour>, Failure> {
+/// The id that a message has in Go.
+fn id(message: &gossipsub::Message) -> MessageId {
+    let author = message.source.map(|peer| peer.to_bytes()).unwrap_or_default();
+    MessageId::from([author, message.sequence_number.unwrap_or(0).to_be_bytes().to_vec()].concat())
+}
+
+fn build(degree: Option<usize>) -> Result<Swarm<Behaviour>, Failure> {
     Ok(SwarmBuilder::with_new_identity()
         .with_tokio()
         .with_tcp(tcp::Config::default(), noise::Config::new, yamux::Config::default)?
         .with_behaviour(|key| {
-            let config = gossipsub::ConfigBuilder::default()
+            let mut config = gossipsub::ConfigBuilder::default();
+            config
                 .support_floodsub()
                 .validation_mode(ValidationMode::Strict)
-                .build()?;
+                .message_id_fn(id)
+                .publish_queue_duration(Duration::from_secs(60))
+                .forward_queue_duration(Duration::from_secs(60));
+            if let Some(n) = degree {
+                config.mesh_n(n).mesh_n_low(n).mesh_n_high(n).mesh_outbound_min(0).retain_scores(n).flood_publish(false);
+            }
             Ok(Behaviour {
-                gossipsub: gossipsub::Behaviour::new(MessageAuthenticity::Signed(key.clone()), config)?,
+                gossipsub: gossipsub::Behaviour::new(MessageAuthenticity::Signed(key.clone()), config.build()?)?,
                 identify: identify::Behaviour::new(identify::Config::new("ipfs/0.1.0".into(), key.public())),
                 ping: ping::Behaviour::new(ping::Config::new().with_interval(Duration::from_millis(500))),
             })
@@ -187,9 +274,11 @@ fn build() -> Result<Swarm<Behaviour>, Failure> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
-    let filter = tracing_subscriber::EnvFilter::from_default_env();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    let mut swarm = build()?;
+    let arguments: Vec<String> = std::env::args().collect();
+    let degree = arguments.iter().position(|one| one == "--degree").and_then(|at| arguments.get(at + 1));
+    let filter = tracing_subscriber::EnvFilter::from_default_env().add_directive("libp2p_gossipsub=debug".parse()?);
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(|| Log).init();
+    let mut swarm = build(degree.map(|text| text.parse()).transpose()?)?;
     swarm.listen_on("/ip4/127.0.0.1/tcp/0".parse()?)?;
     let addr = loop {
         if let SwarmEvent::NewListenAddr { address, .. } = swarm.select_next_some().await {
