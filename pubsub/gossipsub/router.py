@@ -252,9 +252,11 @@ class GossipSub(Router):
 
     def _own(self, sender: Peer, publication: Publication) -> None:
         """Nobody else gives a message our name, but many may send one back that was ours."""
-        if self.seen.has(self.key(publication)):
+        key = self.key(publication)
+        if self.seen.has(key):
             if self.tracing:
                 self.trace(DUPLICATE, publication.topic, publication.id, sender)
+            self.standing.duplicate(sender, key, publication.topic)
         else:
             self._refuse(sender, publication, None, "self originated message")
 

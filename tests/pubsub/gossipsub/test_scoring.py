@@ -232,6 +232,16 @@ def test_p3_counts_copies_that_come_while_the_message_is_judged_or_right_after()
     assert [node.score._peers[peer].topics["t"].mesh for peer in (1, 2, 3)] == [1, 1, 0]
 
 
+def test_p3_counts_copies_of_ones_own_messages_that_come_back_at_once() -> None:
+    node = Node("t", score_with=P3_ON, **SMALL)
+    node.up(1, 2)
+    mine = node.publish()
+    node.hear(1, mine)
+    node.wait(20_000)
+    node.hear(2, mine)
+    assert [node.score._peers[1].topics["t"].mesh, node.score._peers[2].topics["t"].mesh] == [1, 0]
+
+
 def test_p3b_counts_the_deficit_of_one_who_was_pruned() -> None:
     node = Node("t", score_with=P3B_ON, **SMALL)
     node.rate(p1=100, p2=100)
@@ -300,6 +310,8 @@ def test_throttled_messages_are_nobodys_fault() -> None:
         node.hear(1, message(number))
     assert node.value(1) == 0
     assert [row.reason for row in node.env.traced if row.kind == REJECT] == [Router.QUEUE_FULL] * 5
+    record = node.score._deliveries.find(node.key(message(Router.pending_topic)))
+    assert record is not None and record.state == DROPPED
 
 
 def test_p5_is_what_the_application_thinks_of_a_peer() -> None:
@@ -469,6 +481,10 @@ def test_what_becomes_of_messages_is_counted_for_the_gater() -> None:
     assert (source.delivered, source.ignored, source.rejected, source.duplicate) == (1, 2, 1, 0)
     assert (other.delivered, other.ignored, other.rejected, other.duplicate) == (0, 0, 0, 4)
     assert (gater._validated, gater._throttled) == (4, 0)
+    node.hear(1, Publication(MessageId(0, 1, 77), "t", b"not mine"))
+    assert source.rejected == 2
+    node.wait(2 * SECOND)
+    assert 3 < gater._validated < 4 and 1 < source.rejected < 2
     node.down(1)
     assert source.peers == 0
 
