@@ -356,6 +356,12 @@ def test_it_is_refused_to_nobody_outside_the_mesh_and_not_to_its_sender() -> Non
     assert node.told(IDontWant) == [2]
 
 
+def test_it_is_not_refused_to_its_author() -> None:
+    node = outsiders(3)
+    node.hear(3, message(source=1, data=LARGE))
+    assert node.told(IDontWant) == [2]
+
+
 @pytest.mark.parametrize(("version", "told"), [(V13, [2]), (V12, [2]), (V11, []), (V10, [])])
 def test_it_is_refused_to_versions_that_know_refusals(version: str, told: list[int]) -> None:
     node = Node("t", d_out=0)
