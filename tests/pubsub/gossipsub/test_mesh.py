@@ -381,6 +381,14 @@ def test_a_full_mesh_is_cut_so_that_there_is_room_for_others() -> None:
     assert 5 in node.mesh()
 
 
+def test_a_mesh_of_more_than_d_is_not_cut_before_it_is_full() -> None:
+    node = small("t", d_hi=6)
+    node.up(*range(1, 6))
+    node.grafts(*range(1, 6))
+    node.beat(3)
+    assert node.mesh() == [1, 2, 3, 4, 5]
+
+
 def test_the_best_stay_when_a_mesh_is_cut() -> None:
     node = small("t", d_score=2, d_out=0)
     node.rate(p3=5, p6=7, p1=1)
