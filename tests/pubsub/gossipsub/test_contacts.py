@@ -166,8 +166,9 @@ def test_a_mesh_that_has_enough_seeks_nobody() -> None:
 
 def test_who_was_found_is_learned_and_dialled() -> None:
     node, overlay = finding()
+    node.up(9, topics=())
     node.beat()
-    overlay.asked[0][2]([PeerInfo(7, ("/ip4/1.2.3.4/tcp/1",)), PeerInfo(8), PeerInfo(0)])
+    overlay.asked[0][2]([PeerInfo(7, ("/ip4/1.2.3.4/tcp/1",)), PeerInfo(8), PeerInfo(0), PeerInfo(9)])
     assert set(node.env.holds) == {7, 8} and 7 in node.env.infos
 
 

@@ -432,6 +432,16 @@ def test_a_bad_score_is_there_again_when_its_peer_comes_back() -> None:
     assert node.value(1) == -10 and node.mesh() == []
 
 
+def test_a_good_score_is_gone_when_its_peer_comes_back() -> None:
+    node = Node("t", **SMALL)
+    node.up(1)
+    node.hear(1, message())
+    assert node.value(1) == 0.5
+    node.down(1)
+    node.up(1)
+    assert node.value(1) == 0
+
+
 def test_without_scores_everybody_stands_at_zero_and_is_heard() -> None:
     node = Node("t", score="off", validates=True, **SMALL)
     node.up(1, 2)
