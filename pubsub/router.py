@@ -146,11 +146,12 @@ class Router(Machine):
     def _received(self, sender: Peer, publication: Publication, hops: int | None = None) -> None:
         """The first copy has come; the router has noted its id already."""
         self.trace(RECEIVE, publication.topic, publication.id, sender, hops)
-        if too_large(publication, self.size):
-            self._refuse(sender, publication, hops, "too large")
-        elif self.signing is not None and (problem := self.signing.problem(publication)) is not None:
-            self._refuse(sender, publication, hops, problem)
-            self._forged(publication)
+        problem = self.signing.problem(publication) if self.signing is not None else None
+        reason = "too large" if too_large(publication, self.size) else problem
+        if reason is not None:
+            self._refuse(sender, publication, hops, reason)
+            if problem is not None:
+                self._forged(publication)
         else:
             self._genuine(sender, publication)
             self._validate(sender, publication, hops)

@@ -41,6 +41,11 @@ class Contacts:
             self.held[peer] = None
             self.router.env.connect(peer)
 
+    def release(self, peer: Peer) -> None:
+        if peer in self.held:
+            del self.held[peer]
+            self.router.env.disconnect(peer)
+
     def up(self, peer: Peer) -> None:
         self.dialled.pop(peer, None)
 
@@ -101,8 +106,7 @@ class Contacts:
         used = {peer for topics in (meshes.topics, meshes.fanouts) for mesh in topics.values() for peer in mesh.peers}
         idle = [peer for peer in self.held if peer not in used and peer not in self.direct and peer not in self.dialled]
         for peer in idle[: max(0, len(idle) - self.config.spare)]:
-            del self.held[peer]
-            self.router.env.disconnect(peer)
+            self.release(peer)
 
     # Peer exchange.
 

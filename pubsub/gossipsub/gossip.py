@@ -100,7 +100,7 @@ class Gossip:
             if sender in self.unwanted.get(_short(key), ()):
                 continue
             found = self.cache.for_peer(key, sender)
-            if found is not None and found[1] <= self.config.retransmissions:
+            if found is not None and found[1] <= self.config.retransmissions and router.admits(sender, found[0].topic):
                 router.env.send(sender, found[0])
                 if router.env.backlog(sender) > BACKLOG:
                     break

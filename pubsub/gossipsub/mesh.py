@@ -1,7 +1,8 @@
 """The meshes of the topics that are joined here, the fanouts of those that are only published to, and who is in them.
 
-A mesh is grown to `d` peers when it falls below `d_lo`, cut down to `d` when it has more than `d_hi`, rid of peers whose score is
-negative, and keeps `d_out` links that were dialled from here: who only waits for others' dials can be surrounded. Whoever was
+A mesh is grown to `d` peers when it falls below `d_lo`, cut down to `d` when it has `d_hi`, rid of peers whose score is negative,
+and keeps `d_out` links that were dialled from here: who only waits for others' dials can be surrounded. It is cut at `d_hi`, as
+in Go and Rust, and not above: a full mesh refuses every GRAFT, and those who filled it would keep all others out. Whoever was
 pruned, or pruned us, is left alone until its back-off is over; a GRAFT before that is refused and counts against it.
 Changes of a heartbeat go out together, one message a peer.
 
@@ -80,7 +81,7 @@ class Meshes:
         """A topic that is not joined gets no answer: an answer would tell a stranger what it did not know."""
         for topic in topics:
             mesh = self.topics.get(topic)
-            if mesh is not None and sender not in mesh.peers and sender in self.router.parties:
+            if mesh is not None and sender not in mesh.peers and self.router.is_meshing(sender):
                 self._grafted_by(sender, topic, mesh)
         self.tell()
 
@@ -96,9 +97,10 @@ class Meshes:
             self._refuse(topic, sender, px=False)
         elif len(mesh.peers) >= self.config.d_hi and not router.parties[sender].outbound:
             self._refuse(topic, sender, px=self.config.px)
-        else:
-            router.subscribed(sender, topic)
+        elif router.subscribed(sender, topic):
             self._take(topic, mesh, sender)
+        else:
+            self._refuse(topic, sender, px=False)
 
     def prune(self, sender: Peer, topics: Iterable[Pruned]) -> None:
         for pruned in topics:
@@ -112,8 +114,8 @@ class Meshes:
             self.router.contacts.introduced(sender, pruned.peers)
 
     def left(self, peer: Peer) -> None:
-        """Its link is down, or it has left the topics."""
-        for topic in self.topics:
+        """Its link is down, or it is in no mesh from now on."""
+        for topic in (*self.topics, *self.fanouts):
             self.unsubscribed(peer, topic)
 
     def unsubscribed(self, peer: Peer, topic: str) -> None:
@@ -159,16 +161,18 @@ class Meshes:
 
     def _cut(self, topic: str, mesh: Mesh) -> None:
         """The best by score stay, and enough that were dialled from here; for the others it is chance."""
-        if len(mesh.peers) <= self.config.d_hi:
+        if len(mesh.peers) < self.config.d_hi:
             return
         peers = list(mesh.everyone)
         self.router.env.rng.shuffle(peers)
         peers.sort(key=self.router.standing.value, reverse=True)
-        best, rest = peers[: self.config.d_score], peers[self.config.d_score :]
+        count = min(self.config.d_score, self.config.d)
+        best, rest = peers[:count], peers[count:]
         self.router.env.rng.shuffle(rest)
         missing = self.config.d_out - sum(map(self._outbound, best))
         dialled = [peer for peer in rest if self._outbound(peer)][: max(0, missing)]
-        for peer in [*best, *dialled, *(peer for peer in rest if peer not in dialled)][self.config.d :]:
+        best.sort(key=self._outbound, reverse=True)  # where both do not fit, the others of them make room
+        for peer in [*dialled, *best, *(peer for peer in rest if peer not in dialled)][self.config.d :]:
             self._remove(topic, peer, self.config.prune_backoff, px=self.config.px)
 
     def _dial_out(self, topic: str, mesh: Mesh) -> None:
@@ -222,7 +226,8 @@ class Meshes:
                 self._fill(topic, mesh)
 
     def _fill(self, topic: str, mesh: Mesh) -> None:
-        able = [peer for peer in self.router.meshing(topic) if peer not in mesh.peers and self.router.standing.may_have(peer)]
+        taken = {**mesh.peers, **self.router.contacts.direct}
+        able = [peer for peer in self.router.meshing(topic) if peer not in taken and self.router.standing.may_have(peer)]
         for peer in self._sample(able, self.config.d - len(mesh.peers)):
             mesh.add(peer)
 

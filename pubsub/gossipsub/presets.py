@@ -24,21 +24,25 @@ def named_score(name: str, changes: str = "") -> ScoreConfig | None:
     if name not in SCORES:
         raise UsageError(f"score is {name!r}; choose one of: {', '.join(SCORES)}")
     config = SCORES[name]
+    found: dict[str, dict[str, int | float]] = {part: {} for part in PARTS}
     for text in filter(None, map(str.strip, changes.split(","))):
-        if config is None:
-            raise UsageError(f"score_with is {changes!r}, but score is off")
         key, sign, value = (word.strip() for word in text.partition("="))
-        config = _changed(config, key, value if sign else "")
-    return config
+        part, number = _number(key, value if sign else "")
+        found[part][key] = number
+    if config is None:
+        if any(found.values()):
+            raise UsageError(f"score_with is {changes!r}, but score is off")
+        return None
+    return replace(config, **{part: replace(getattr(config, part), **numbers) for part, numbers in found.items()})
 
 
-def _changed(config: ScoreConfig, key: str, value: str) -> ScoreConfig:
+def _number(key: str, value: str) -> tuple[str, int | float]:
+    """The part that it belongs to, and what it is to be."""
     part, kind = NUMBERS.get(key, ("", str))
     if kind not in (int, float):
         near = get_close_matches(key, NUMBERS, 1)
         raise UsageError(f"score_with: {key!r} is no number of a score{f' (did you mean {near[0]}?)' if near else ''}")
     try:
-        number = kind(value)
+        return part, kind(value)
     except ValueError:
         raise UsageError(f"score_with: {key} is {value!r}; it must be a number, as in {key}=1") from None
-    return replace(config, **{part: replace(getattr(config, part), **{key: number})})

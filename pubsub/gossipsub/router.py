@@ -9,10 +9,13 @@ publishing, opportunistic grafting), `v1.2` (IDONTWANT), `v1.3` (extensions).
 A peer that speaks floodsub alone gets every message of its topics. Only messages of topics joined here are taken in.
 
 Below it asks for: links (any that speak its protocols), and where it can an overlay that finds subscribers of a topic. Above it
-promises each message once while its id is remembered. Bounds: `subscriptions` topics a peer; `pubsub.seen`; those of its parts.
+promises each message once while its id is remembered. Bounds: `subscriptions` topics a peer, of TOPIC letters each;
+`pubsub.seen`; those of its parts.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from overlays.overlay import Overlay
 from peer.errors import PeerError, UsageError
@@ -29,7 +32,7 @@ from pubsub.gossipsub.presets import named_score
 from pubsub.gossipsub.standing import Standing
 from pubsub.gossipsub.wire import mesh_rpc
 from pubsub.message import Interest, Publication, Verdict
-from pubsub.router import App, Role, Router
+from pubsub.router import TOPIC, App, Role, Router
 from pubsub.rpc import Subscriptions
 from pubsub.seen import Seen
 
@@ -75,6 +78,7 @@ class GossipSub(Router):
         self.ids: dict[str, MessageIdOf] = {}  # by topic, where it is not the usual one
         self.id_function = BY_NAME[config.message_id]
         self.filter = any_topic()
+        self.admits: Callable[[Peer, str], bool] = lambda peer, topic: True  # who may be in a topic at all
         self.blacklist = Blacklist()
         self.tick = 0
         self.plain = 0  # parties that speak floodsub alone
@@ -114,6 +118,7 @@ class GossipSub(Router):
     def link_up(self, peer: Peer, link: Link) -> None:
         if link.protocol not in LEVELS:
             return
+        self._check_listed(peer)
         if peer in self.parties:
             self._leave_party(peer)
         party = self.parties[peer] = Party(link)
@@ -133,6 +138,13 @@ class GossipSub(Router):
         self.contacts.down(peer)
         if party is not None and incarnation:
             self._leave_party(peer)
+
+    def shut_out(self, peer: Peer) -> None:
+        """Blacklist it. It gets nothing more, and its link goes with the next thing that it says."""
+        self.blacklist.add(peer, self.env.now())
+        if peer in self.parties:
+            self._leave_party(peer)
+            self.contacts.release(peer)
 
     def _leave_party(self, peer: Peer) -> None:
         party = self.parties[peer]
@@ -160,9 +172,15 @@ class GossipSub(Router):
 
     # Subscriptions.
 
-    def _join(self, interest: Interest) -> None:
+    def join(self, interest: Interest) -> None:
         if not isinstance(interest, str):
             raise UsageError("gossipsub has topics alone: a content filter needs another router")
+        if not self.filter.allows(interest):
+            raise UsageError(f"the subscription filter does not allow the topic {interest!r:.80}")
+        super().join(interest)
+
+    def _join(self, interest: Interest) -> None:
+        assert isinstance(interest, str)
         self.env.send_all(self.reached, Subscriptions(((True, interest),)))
         self.meshes.join(interest)
         if self.contacts.finds:
@@ -184,15 +202,19 @@ class GossipSub(Router):
         for joins, topic in self.filter.filter(m.changes):
             if not joins:
                 self._unsubscribed(sender, topic)
-            elif topic not in party.topics:
-                self.subscribed(sender, topic)
+            elif topic not in party.topics and self.subscribed(sender, topic):
                 self.meshes.subscribes(sender, topic)
 
-    def subscribed(self, peer: Peer, topic: str) -> None:
-        party = self.parties[peer]
-        if len(party.topics) < self.config.subscriptions:
-            party.topics[topic] = None
-            self.subscribers.setdefault(topic, {})[peer] = None
+    def subscribed(self, peer: Peer, topic: str) -> bool:
+        """False where there is no room for it, it may not, or no message could ever have such a topic."""
+        topics = self.parties[peer].topics
+        if topic not in topics and (len(topics) >= self.config.subscriptions or len(topic) > TOPIC):
+            return False
+        if not self.admits(peer, topic):
+            return False
+        topics[topic] = None
+        self.subscribers.setdefault(topic, {})[peer] = None
+        return True
 
     def _unsubscribed(self, peer: Peer, topic: str) -> None:
         if topic in self.parties[peer].topics:
@@ -216,10 +238,11 @@ class GossipSub(Router):
         if m.id.source == self.env.me:
             self._own(sender, m)
             return
+        key = self.key(m)
         if self.blacklist and self.blacklist.has(m.id.source, self.env.now()):
+            self.standing.promises.kept(key)  # its author is to blame, and nobody who brings it
             self.trace(REJECT, m.topic, m.id, sender, None, "blacklisted source")
             return
-        key = self.key(m)
         if key in self.seen or not self.seen.note(key, self.env.now()):
             if self.tracing:
                 self.trace(DUPLICATE, m.topic, m.id, sender)
@@ -229,9 +252,11 @@ class GossipSub(Router):
 
     def _own(self, sender: Peer, publication: Publication) -> None:
         """Nobody else gives a message our name, but many may send one back that was ours."""
-        if self.seen.has(self.key(publication)):
+        key = self.key(publication)
+        if self.seen.has(key):
             if self.tracing:
                 self.trace(DUPLICATE, publication.topic, publication.id, sender)
+            self.standing.duplicate(sender, key, publication.topic)
         else:
             self._refuse(sender, publication, None, "self originated message")
 
@@ -247,6 +272,11 @@ class GossipSub(Router):
         mesh = self.meshes.topics.get(publication.topic)
         if mesh is not None:  # else it was left while the message was validated
             self._send(publication, key, self._with_others(publication.topic, mesh.everyone), sender)
+
+    def publish(self, publication: Publication) -> None:
+        """What has the id of a message that was here already, as ids of content may, is not said again."""
+        if not self.seen.has(self.key(publication)):
+            super().publish(publication)
 
     def _spread(self, publication: Publication) -> None:
         key, topic = self.key(publication), publication.topic
@@ -320,14 +350,13 @@ class GossipSub(Router):
     @upon(Extensions)
     def extensions(self, sender: Peer, m: Extensions) -> None:
         """Whoever says them later than first is told nothing, and blamed."""
-        party = self.parties.get(sender)
-        if party is None:
+        first = sender in self.parties and not self.parties[sender].heard
+        if (party := self._heard(sender)) is None:
             return
-        if party.heard:
+        if not first:
             self.standing.penalize(sender, AGAIN)
         elif m.test and self.config.test_extension and party.level >= 13:
             self.env.send(sender, Test())
-        party.heard = True
 
     @upon(Test)
     def test(self, sender: Peer, m: Test) -> None:
@@ -335,9 +364,13 @@ class GossipSub(Router):
 
     def _heard(self, sender: Peer) -> Party | None:
         """What comes before its link was told, or after it went, has no party. Who is blacklisted loses its link."""
-        if self.blacklist and self.blacklist.has(sender, self.env.now()):
-            raise PeerError("blacklisted")
+        if self.blacklist:
+            self._check_listed(sender)
         party = self.parties.get(sender)
         if party is not None:
             party.heard = True
         return party
+
+    def _check_listed(self, peer: Peer) -> None:
+        if self.blacklist.has(peer, self.env.now()):
+            raise PeerError("blacklisted")

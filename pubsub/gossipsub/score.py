@@ -41,7 +41,7 @@ class Score:
 
     def __init__(self, config: ScoreConfig, app: Callable[[Peer], float] | None = None) -> None:
         self.config = config
-        self._app = app
+        self.app = app
         self._topics = dict(config.topics)
         self._peers: dict[Peer, Stats] = {}
         self._retained: dict[Peer, Stats] = {}  # those of `_peers` that left, oldest first
@@ -237,9 +237,9 @@ class Score:
         return self.config.peer.behaviour_weight * max(0.0, stats.behaviour - self.config.peer.behaviour_threshold) ** 2
 
     def _app_part(self, peer: Peer) -> float:
-        if self._app is None:
+        if self.app is None:
             return 0.0
-        part = self.config.peer.app_weight * self._app(peer)
+        part = self.config.peer.app_weight * self.app(peer)
         if not isfinite(part):
             raise UsageError(f"the application's score of {peer!r} gives {part}; it must be a finite number")
         return part

@@ -391,6 +391,25 @@ def test_a_forged_copy_does_not_keep_the_true_message_out() -> None:
     assert app.delivered == [true]
 
 
+def test_a_forged_copy_that_is_too_large_does_not_keep_the_true_message_out_either() -> None:
+    router, env, app = flood("t")
+    router.signing, router.size = Signing(identity(0)), 100
+    true = Signing(identity(9)).sign(message(source=identity(9).peer))
+    receive(router, 1, Publication(true.id, "t", bytes(101), signature=true.signature))
+    assert [row.reason for row in env.take_traced()] == [None, "too large"]
+    receive(router, 2, true)
+    assert app.delivered == [true]
+
+
+def test_a_message_that_is_too_large_for_this_node_is_remembered_where_its_author_signed_it() -> None:
+    router, env, app = flood("t")
+    router.signing, router.size = Signing(identity(0)), 100
+    large = Signing(identity(9)).sign(Publication(MessageId(identity(9).peer, 1, 1), "t", bytes(101)))
+    receive(router, 1, large)
+    receive(router, 2, large)
+    assert app.delivered == [] and kinds(env.traced) == [RECEIVE, REJECT, DUPLICATE]
+
+
 # The same stack in every world.
 
 
