@@ -114,7 +114,7 @@ class Meshes:
             self.router.contacts.introduced(sender, pruned.peers)
 
     def left(self, peer: Peer) -> None:
-        """Its link is down, or it is in no mesh from now on."""
+        """It is in no mesh from now on."""
         for topic in (*self.topics, *self.fanouts):
             self.unsubscribed(peer, topic)
 

@@ -150,7 +150,6 @@ class GossipSub(Router):
         party = self.parties[peer]
         for topic in list(party.topics):
             self._unsubscribed(peer, topic)
-        self.meshes.left(peer)
         self.plain -= party.level == 0
         del self.parties[peer]
         self.standing.down(peer)

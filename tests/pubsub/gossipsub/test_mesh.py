@@ -424,6 +424,17 @@ def test_links_dialled_from_here_stay_when_a_mesh_is_cut(d_score: int) -> None:
     assert len(node.mesh()) == 4 and {7, 8} < set(node.mesh())
 
 
+def test_where_the_best_must_make_room_those_dialled_from_here_do_not() -> None:
+    node = Node("t", d=4, d_lo=3, d_hi=6, d_score=4, d_out=2)
+    node.rate(p1=5, p2=5, p3=5, p7=4)
+    node.up(*range(1, 7))
+    node.grafts(*range(1, 7))
+    node.up(7, 8, outbound=True)
+    node.grafts(7, 8)
+    node.beat()
+    assert len(node.mesh()) == 4 and {7, 8} < set(node.mesh()) < {1, 2, 3, 7, 8}
+
+
 # Links dialled from here.
 
 
