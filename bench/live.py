@@ -1,4 +1,4 @@
-"""`weft bench live`: what a delivery costs in a network of real nodes, beside py-libp2p's GossipSub.
+"""`weft bench live`: what a delivery costs in a network of real nodes, beside other libraries' GossipSub.
 
 All nodes of a case are in one process, on loopback, with Noise, Yamux and signed messages; every node subscribes to one topic,
 and they publish in turn. The cases take turns, each in a process of its own, so that a busy machine is busy for all: CPU time,
@@ -6,8 +6,9 @@ of the whole process, is what counts, and of that the ratio inside a repetition.
 
 `weft` is what `PubSub.open` gives by default, HyParView and Plumtree. The rivals speak GossipSub, which sends a message over most
 links of its graph; so `weft gossipsub` and `weft flood` are beside them on the same graph, a ring and random links, DEGREE links
-a node in the mean. `--stack` chooses others. py-libp2p is tuned (`bench/rivals/py_libp2p_live.py`): as it comes it loses most of
-a burst. It takes a tenth of the messages, since it is so much slower, and the rate is one that it can hold.
+a node in the mean. `--stack` chooses others. The rivals are py-libp2p, js-libp2p and, where there is Go, go-libp2p-pubsub, each
+as it comes but for what would lose a burst (`bench/rivals` tells what). py-libp2p takes a tenth of the messages, since it
+is so much slower, and the rate is one that it can hold.
 
 `--profile` says instead which part of weft takes which share of the CPU time of a burst, as `weft bench link --profile` does.
 """
@@ -26,7 +27,7 @@ import msgspec
 from bench.child import command
 from bench.link import Child
 from bench.live_side import LIMIT_S, NUMBER, Plan, part_of
-from bench.rival import LEFT_OUT, Program, py_libp2p
+from bench.rival import LEFT_OUT, Program, go_libp2p, js_libp2p, py_libp2p
 from bench.show import Report
 from bench.swarm_plan import percentile
 from peer.errors import UsageError, WeftError
@@ -40,13 +41,19 @@ SIZES = range(NUMBER, (1 << 16) + 1)
 
 WEFT = Program("this one", tuple(command("bench.live_side")))
 STACKS = {"hyparview/plumtree": "weft", "static/gossipsub": "weft gossipsub", "static/flood": "weft flood"}
-RIVALS: dict[str, Callable[[], Program]] = {"py-libp2p": lambda: py_libp2p("py_libp2p_live.py")}
+RIVALS: dict[str, Callable[[], Program]] = {
+    "py-libp2p": lambda: py_libp2p("py_libp2p_live.py"),
+    "js-libp2p": lambda: js_libp2p("js_libp2p_live.mjs"),
+    "go-libp2p": lambda: go_libp2p("go_libp2p_live"),
+}
 SHARES = {"py-libp2p": 0.1}  # of the messages asked for
 
 RATIOS = {  # of CPU time a delivery, and what is aimed at
     "py-libp2p / weft": 30.0,
     "py-libp2p / weft gossipsub": 30.0,
     "py-libp2p / weft flood": None,
+    "js-libp2p / weft gossipsub": 2.0,
+    "go-libp2p / weft gossipsub": None,
 }
 
 

@@ -18,10 +18,10 @@ PROGRAM = """\
 import sys
 from pathlib import Path
 from tests.interop.foreign import install, missing, versions
-language, package, *folder = sys.argv[1:]
+language, package, *sources = sys.argv[1:]
 if (reason := missing(language)) is not None:
     sys.exit(reason)
-print(install(language, *map(Path, folder)), versions(language)["packages"][package], sep="\\n")
+print(install(language, *map(Path, sources)), versions(language)["packages"][package], sep="\\n")
 """
 
 
@@ -40,6 +40,20 @@ LEFT_OUT = Program("left out")
 def py_libp2p(program: str) -> Program:
     place, about = _install("py", "libp2p")
     return Program(about, (str(place / "venv" / "bin" / "python"), "-I", str(RIVALS / program))) if place else Program(about)
+
+
+def js_libp2p(program: str) -> Program:
+    """Node looks for packages from where a program is, or for a program given as text from where it was started."""
+    place, about = _install("js", "@libp2p/gossipsub")
+    if place is None:
+        return Program(about)
+    node = str(place / "node_modules" / ".bin" / "node")
+    return Program(f"gossipsub {about}", (node, "--input-type=module", "--eval", (RIVALS / program).read_text()), place)
+
+
+def go_libp2p(program: str) -> Program:
+    place, about = _install("go", "github.com/libp2p/go-libp2p-pubsub", str(RIVALS / program))
+    return Program(f"go-libp2p-pubsub {about}", (str(place / "node"),)) if place else Program(about)
 
 
 def _install(*arguments: str) -> tuple[Path | None, str]:

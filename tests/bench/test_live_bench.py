@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -18,7 +19,7 @@ from bench import live, live_side
 from bench.cli import main
 from bench.live import LiveConfig
 from bench.live_side import NUMBER, Plan, Run, Tally
-from bench.rival import Program
+from bench.rival import Program, go_libp2p, js_libp2p
 from peer.errors import WeftError
 from pubsub.api import PubSub
 from pubsub.gossipsub.config import GossipSubConfig
@@ -46,19 +47,36 @@ def test_every_weft_case_delivers_every_message_once(capsys: pytest.CaptureFixtu
     result = json.loads(capsys.readouterr().out)
     check_cases(result, OURS)
     assert (result["nodes"], result["links"], result["ratios"]) == (NODES, 6, {})
-    assert result["rivals"] == {"py-libp2p": "left out"}
+    assert result["rivals"] == dict.fromkeys(("py-libp2p", "js-libp2p", "go-libp2p"), "left out")
 
 
 @pytest.mark.slow
-def test_py_libp2p_is_measured_beside(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "live", *SMALL]) == 0
-    shown = capsys.readouterr().out
-    assert "py-libp2p: 0.8" in shown and "py-libp2p / weft, 100 B" in shown
-    result = live.bench_live(LiveConfig(NODES, 20, (100,), 20.0, 0.5, 1))
-    check_cases(result, [*OURS, "py-libp2p, 100 B"])
+def test_other_libraries_are_measured_beside(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "live", *SMALL, "--stack", "static/gossipsub", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    there = ["py-libp2p", "js-libp2p", *(["go-libp2p"] if shutil.which("go") else [])]
+    check_cases(result, [f"{name}, 100 B" for name in ("weft gossipsub", *there)])
+    assert result["rivals"]["py-libp2p"].startswith("0.8") and result["rivals"]["js-libp2p"].startswith("gossipsub 17")
+    assert list(result["ratios"]) == [f"{name} / weft gossipsub, 100 B" for name in there]
     for name, ratio in result["ratios"].items():
         theirs, ours = (result["cases"][f"{side}, 100 B"]["cpu_us"] for side in name.removesuffix(", 100 B").split(" / "))
         assert ratio["median"] == ratio["least"] == ratio["most"] == pytest.approx(theirs / ours)
+
+
+def test_a_rival_that_cannot_be_installed_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert go_libp2p("go_libp2p_live") == Program("left out: no go on the PATH")
+    monkeypatch.setenv("WEFT_INTEROP_CACHE", str(tmp_path))
+    assert js_libp2p("js_libp2p_live.mjs") == Program("left out: FileNotFoundError: [Errno 2] No such file or directory: 'npm'")
+
+
+def test_rivals_and_ratios_are_shown_below_the_cases(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_runs(monkeypatch, {"weft": [a_run(0.01)], "py-libp2p": [a_run(0.1)]})
+    assert main(["bench", "live", "--quick", "--stack", "hyparview/plumtree"]) == 0
+    shown = capsys.readouterr().out
+    assert "\npy-libp2p: 0.8.1\njs-libp2p: no npm\n" in shown and "py-libp2p / weft, 100 B" in shown
 
 
 def test_a_stack_is_chosen_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
