@@ -256,7 +256,9 @@ def _add_bench(commands: Commands) -> None:
     load.add_argument("--links", type=int, default=1_000, metavar="N", help="default: 1000")
     load.add_argument("--seconds", type=float, default=60.0, metavar="S", help="how long they send; default: 60")
     load.add_argument("--every", type=float, default=5.0, metavar="S", help="seconds between two messages of a link; default: 5")
-    live = _add(kinds, "live", "CPU time of a delivery among live nodes in one process, beside py-libp2p's GossipSub", bench_live)
+    live = _add(kinds, "live", "CPU time of a delivery among live nodes in a process, beside py-, js- and go-libp2p", bench_live)
+    stacks = "may be given again; default: hyparview/plumtree, static/gossipsub and static/flood"
+    live.add_argument("--stack", action="append", metavar="OVERLAY/ROUTER", help=stacks)
     live.add_argument("--quick", action="store_true", help="fewer nodes and messages, to see that it works")
     live.add_argument("--nodes", type=int, metavar="N", help="default: 20")
     live.add_argument("--messages", type=int, metavar="N", help="of a burst; py-libp2p takes a tenth; default: 500")
@@ -264,7 +266,7 @@ def _add_bench(commands: Commands) -> None:
     live.add_argument("--rate", type=float, metavar="N", help="messages a second, for the latencies; default: 2")
     live.add_argument("--seconds", type=float, metavar="S", help="how long at that rate; default: 10")
     live.add_argument("--repetitions", type=int, metavar="N", help="default: 3")
-    live.add_argument("--no-rivals", action="store_true", help="leave out py-libp2p, which is installed on first use")
+    live.add_argument("--no-rivals", action="store_true", help="leave out other libraries, which are installed on first use")
     live.add_argument("--profile", action="store_true", help="instead, say which part of weft takes how much of the CPU time")
     swarm = _add(kinds, "swarm", "live peers of which some are killed while they talk, beside the simulator", bench_swarm)
     swarm.add_argument("--quick", action="store_true", help="20 peers for 10 seconds, and no highest rate: below a minute")
@@ -440,7 +442,8 @@ def bench_live(args: argparse.Namespace) -> None:
     from bench import live
 
     asked = {name: getattr(args, name) for name in ("nodes", "messages", "rate", "seconds", "repetitions")}
-    asked |= {"sizes": tuple(args.size) if args.size else None, "rivals": False if args.no_rivals else None}
+    asked |= {"sizes": tuple(args.size) if args.size else None, "stacks": tuple(args.stack) if args.stack else None}
+    asked |= {"rivals": False if args.no_rivals else None}
     given = {name: value for name, value in asked.items() if value is not None}
     config = replace(live.QUICK if args.quick else live.LiveConfig(), **given)
     with progress(args.quiet) as tell:
@@ -451,7 +454,7 @@ def bench_live(args: argparse.Namespace) -> None:
         print_rows(live.profile_rows(result))
     else:
         print_rows(live.rows(result))
-        print(f"\npy-libp2p: {result['rivals']['py-libp2p']}")
+        print("", *(f"{name}: {about}" for name, about in result["rivals"].items()), sep="\n")
         if result["ratios"]:
             print()
             print_rows(live.ratio_rows(result))

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
@@ -33,11 +32,11 @@ from typing import Any
 
 from bench.child import command
 from bench.link_sides import SIZE, part_of
+from bench.rival import LEFT_OUT, Program, py_libp2p
 from bench.show import Report
 from peer.errors import UsageError, WeftError
 
-ROOT = Path(__file__).resolve().parent.parent
-RIVAL = Path(__file__).resolve().parent / "rivals" / "py_libp2p_link.py"
+RIVAL = "py_libp2p_link.py"
 LEAST = 50
 
 
@@ -71,24 +70,23 @@ RATIOS = {  # of messages or round trips a CPU second, and what is aimed at
 }
 
 
-
 def bench_link(messages: int, repetitions: int, *, rivals: bool = True, progress: Report | None = None) -> dict[str, Any]:
     """All cases; WeftError when one of them fails. Where py-libp2p cannot be installed, `rivals` says why."""
     _check(messages, repetitions)
     tell = progress or (lambda share, word: None)
     tell(0.0, "py-libp2p")
-    python, about = py_libp2p() if rivals else (None, "left out")
-    names = [name for name, case in CASES.items() if python is not None or not case.rival]
+    rival = py_libp2p(RIVAL) if rivals else LEFT_OUT
+    names = [name for name, case in CASES.items() if rival.words or not case.rival]
     spent: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     for number in range(repetitions):
         for place, name in enumerate(names):
             tell((number + place / len(names)) / repetitions, name)
-            spent[name].append(_once(name, messages, _command(name, python)))
+            spent[name].append(_once(name, messages, _command(name, rival)))
     return {
         "messages": messages,
         "repetitions": repetitions,
         "size": SIZE,
-        "rivals": {"py-libp2p": about},
+        "rivals": {"py-libp2p": rival.about},
         "cases": {name: _figures(name, found) for name, found in spent.items()},
         "ratios": _ratios(spent),
     }
@@ -103,7 +101,7 @@ def profile_link(messages: int, repetitions: int, *, progress: Report | None = N
     for number in range(repetitions):
         for place, name in enumerate(names):
             tell((number + place / len(names)) / repetitions, name)
-            found = _once(name, messages, _command(name, None), profiled=True)
+            found = _once(name, messages, _command(name, LEFT_OUT), profiled=True)
             for side in ("dialler", "listener"):
                 sides.setdefault(f"{name}, {side}", Counter()).update(found[side]["samples"])
     return {
@@ -151,8 +149,8 @@ def _count(name: str, messages: int) -> int:
     return max(LEAST, round(messages * CASES[name].share))
 
 
-def _command(name: str, python: str | None) -> list[str]:
-    return [str(python), "-I", str(RIVAL)] if CASES[name].rival else command("bench.link_sides")
+def _command(name: str, rival: Program) -> Sequence[str]:
+    return rival.words if CASES[name].rival else command("bench.link_sides")
 
 
 def _once(name: str, messages: int, command: Sequence[str], *, profiled: bool = False) -> dict[str, Any]:
@@ -172,10 +170,10 @@ def _once(name: str, messages: int, command: Sequence[str], *, profiled: bool = 
 class Child:
     """A process that says one JSON object a line; it ends with the block, by itself if nothing went wrong."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], folder: Path | None = None) -> None:
         self._errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self._errors, text=True, bufsize=1)
+        self._process = subprocess.Popen(command, cwd=folder, stdin=pipe, stdout=pipe, stderr=self._errors, text=True, bufsize=1)
 
     def __enter__(self) -> Child:
         return self
@@ -215,18 +213,6 @@ class Child:
         self._errors.seek(0)
         lines = self._errors.read().strip().splitlines()
         return lines[-1] if lines else f"exit {self._process.returncode}"
-
-
-def py_libp2p() -> tuple[str | None, str]:
-    """The Python that has it, and its version; or None and why not. It is installed where the interop tests have theirs."""
-    if not (ROOT / "tests" / "interop" / "foreign.py").exists():
-        return None, "left out: only a source tree can install it"
-    program = "from tests.interop.foreign import *; print(install('py'), versions('py')['packages']['libp2p'], sep='\\n')"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        return None, f"left out: {done.stderr.strip().splitlines()[-1]}"
-    place, version = done.stdout.splitlines()
-    return str(Path(place) / "venv" / "bin" / "python"), version
 
 
 def _figures(name: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -1,12 +1,13 @@
-"""`weft bench live`: what a delivery costs in a network of real nodes, beside py-libp2p's GossipSub.
+"""`weft bench live`: what a delivery costs in a network of real nodes, beside other libraries' GossipSub.
 
 All nodes of a case are in one process, on loopback, with Noise, Yamux and signed messages; every node subscribes to one topic,
 and they publish in turn. The cases take turns, each in a process of its own, so that a busy machine is busy for all: CPU time,
 of the whole process, is what counts, and of that the ratio inside a repetition. What is measured when: `bench.live_side`.
 
-`weft` is what `PubSub.open` gives by default, HyParView and Plumtree. GossipSub sends a message over most links of its graph,
-so `weft flood` is beside it: floodsub on the same graph, a ring and random links, DEGREE links a node in the mean. py-libp2p is
-tuned (`bench/rivals/py_libp2p_live.py`): as it comes it loses most of a burst. It takes a tenth of the messages, since it
+`weft` is what `PubSub.open` gives by default, HyParView and Plumtree. The rivals speak GossipSub, which sends a message over most
+links of its graph; so `weft gossipsub` and `weft flood` are beside them on the same graph, a ring and random links, DEGREE links
+a node in the mean. `--stack` chooses others. The rivals are py-libp2p, js-libp2p and, where there is Go, go-libp2p-pubsub, each
+as it comes but for what would lose a burst (`bench/rivals` tells what). py-libp2p takes a tenth of the messages, since it
 is so much slower, and the rate is one that it can hold.
 
 `--profile` says instead which part of weft takes which share of the CPU time of a burst, as `weft bench link --profile` does.
@@ -15,9 +16,8 @@ is so much slower, and the rate is one that it can hold.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 from statistics import median
 from typing import Any
@@ -25,31 +25,36 @@ from typing import Any
 import msgspec
 
 from bench.child import command
-from bench.link import Child, py_libp2p
+from bench.link import Child
 from bench.live_side import LIMIT_S, NUMBER, Plan, part_of
+from bench.rival import LEFT_OUT, Program, go_libp2p, js_libp2p, py_libp2p
 from bench.show import Report
 from bench.swarm_plan import percentile
 from peer.errors import UsageError, WeftError
+from pubsub.stacks import find
 
-RIVAL = Path(__file__).resolve().parent / "rivals" / "py_libp2p_live.py"
 DEGREE = 6
 LEAST = 20
 NODES = range(2, 101)
 MESSAGES = range(LEAST, 100_001)  # of a burst; at the rate no more either
 SIZES = range(NUMBER, (1 << 16) + 1)
 
+WEFT = Program("this one", tuple(command("bench.live_side")))
+STACKS = {"hyparview/plumtree": "weft", "static/gossipsub": "weft gossipsub", "static/flood": "weft flood"}
+RIVALS: dict[str, Callable[[], Program]] = {
+    "py-libp2p": lambda: py_libp2p("py_libp2p_live.py"),
+    "js-libp2p": lambda: js_libp2p("js_libp2p_live.mjs"),
+    "go-libp2p": lambda: go_libp2p("go_libp2p_live"),
+}
+SHARES = {"py-libp2p": 0.1}  # of the messages asked for
 
-@dataclass(frozen=True)
-class Case:
-    """`share` of the messages asked for; without a stack it is a rival's."""
-
-    stack: str = ""
-    share: float = 1.0
-
-
-CASES = {"weft": Case("hyparview/plumtree"), "weft flood": Case("static/flood"), "py-libp2p": Case(share=0.1)}
-
-RATIOS = {"py-libp2p / weft": 30.0, "py-libp2p / weft flood": None}  # of CPU time a delivery, and what is aimed at
+RATIOS = {  # of CPU time a delivery, and what is aimed at
+    "py-libp2p / weft": 30.0,
+    "py-libp2p / weft gossipsub": 30.0,
+    "py-libp2p / weft flood": None,
+    "js-libp2p / weft gossipsub": 2.0,
+    "go-libp2p / weft gossipsub": None,
+}
 
 
 @dataclass(frozen=True)
@@ -61,8 +66,11 @@ class LiveConfig:
     seconds: float = 10.0  # at that rate
     repetitions: int = 3
     rivals: bool = True
+    stacks: tuple[str, ...] = tuple(STACKS)
 
     def __post_init__(self) -> None:
+        for stack in self.stacks:
+            find(stack, {}, {}, live=True)
         if self.nodes not in NODES or self.messages not in MESSAGES or self.repetitions < 1:
             nodes, messages = (f"{several[0]} to {several[-1]}" for several in (NODES, MESSAGES))
             raise UsageError(f"{nodes} nodes, {messages} messages and at least one repetition")
@@ -73,25 +81,32 @@ class LiveConfig:
         if self.seconds >= LIMIT_S or self.seconds * self.rate > MESSAGES[-1]:
             raise UsageError(f"--seconds is below {LIMIT_S}, and with --rate makes at most {MESSAGES[-1]} messages")
 
+    @property
+    def ours(self) -> dict[str, str]:
+        """The cases of weft, and their stacks."""
+        return {STACKS.get(stack, f"weft {stack}"): stack for stack in self.stacks}
+
 
 QUICK = LiveConfig(nodes=6, messages=60, sizes=(100,), seconds=2.0, repetitions=1)
 
 
 def bench_live(config: LiveConfig, *, progress: Report | None = None) -> dict[str, Any]:
-    """All cases; WeftError when one of them fails. Where py-libp2p cannot be installed, `rivals` says why."""
+    """All cases; WeftError when one of them fails. Where a rival cannot be installed, `rivals` says why."""
     tell = progress or (lambda share, word: None)
-    tell(0.0, "py-libp2p")
-    python, about = py_libp2p() if config.rivals else (None, "left out")
-    cases = [(name, size) for size in config.sizes for name, case in CASES.items() if case.stack or python is not None]
-    found: dict[tuple[str, int], list[dict[str, Any]]] = {case: [] for case in cases}
+    rivals: dict[str, Program] = {}
+    for name, installed in RIVALS.items():
+        tell(0.0, name)
+        rivals[name] = installed() if config.rivals else LEFT_OUT
+    names = [*config.ours, *(name for name, rival in rivals.items() if rival.words)]
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {(name, size): [] for size in config.sizes for name in names}
     for number in range(config.repetitions):
-        for place, (name, size) in enumerate(cases):
-            tell((number + place / len(cases)) / config.repetitions, f"{name}, {size} B")
-            found[name, size].append(_once(name, plan_of(config, name, size), python))
+        for place, (name, size) in enumerate(found):
+            tell((number + place / len(found)) / config.repetitions, f"{name}, {size} B")
+            found[name, size].append(_once(name, plan_of(config, name, size), rivals.get(name, WEFT)))
     return {
         **{name: getattr(config, name) for name in ("nodes", "rate", "seconds", "repetitions")},
         "links": len(graph(config.nodes)),
-        "rivals": {"py-libp2p": about},
+        "rivals": {name: rival.about for name, rival in rivals.items()},
         "cases": {_label(name, size): _figures(name, size, runs, config.nodes) for (name, size), runs in found.items()},
         "ratios": _ratios(found),
     }
@@ -100,13 +115,13 @@ def bench_live(config: LiveConfig, *, progress: Report | None = None) -> dict[st
 def profile_live(config: LiveConfig, *, progress: Report | None = None) -> dict[str, Any]:
     """Of each weft case, how many microseconds of CPU time a delivery takes in each part, and in each function."""
     tell = progress or (lambda share, word: None)
-    cases = [(name, size) for size in config.sizes for name, case in CASES.items() if case.stack]
+    cases = [(name, size) for size in config.sizes for name in config.ours]
     samples: dict[str, Counter[str]] = {_label(*case): Counter() for case in cases}
     spent: dict[str, list[float]] = {_label(*case): [] for case in cases}
     for number in range(config.repetitions):
         for place, (name, size) in enumerate(cases):
             tell((number + place / len(cases)) / config.repetitions, f"{name}, {size} B")
-            run = _once(name, plan_of(config, name, size, profiled=True), None)
+            run = _once(name, plan_of(config, name, size, profiled=True), WEFT)
             samples[_label(name, size)].update(run["burst"]["samples"])
             spent[_label(name, size)].append(_cpu_us(run))
     return {
@@ -120,9 +135,9 @@ def profile_live(config: LiveConfig, *, progress: Report | None = None) -> dict[
 
 
 def plan_of(config: LiveConfig, name: str, size: int, *, profiled: bool = False) -> Plan:
-    case, paced = CASES[name], int(config.rate * config.seconds)
-    burst = max(LEAST, round(config.messages * case.share))
-    return Plan(case.stack, config.nodes, graph(config.nodes), size, config.nodes, burst, config.rate, paced, profiled)
+    stack, paced = config.ours.get(name, ""), int(config.rate * config.seconds)
+    burst = max(LEAST, round(config.messages * SHARES.get(name, 1.0)))
+    return Plan(stack, config.nodes, graph(config.nodes), size, config.nodes, burst, config.rate, paced, profiled)
 
 
 def graph(nodes: int) -> tuple[tuple[int, int], ...]:
@@ -152,9 +167,8 @@ def profile_rows(result: dict[str, Any]) -> list[dict[str, Any]]:
     return [*table, {"us a delivery": "all", **result["cpu_us"]}, {"us a delivery": "samples", **result["samples"]}]
 
 
-def _once(name: str, plan: Plan, python: str | None) -> dict[str, Any]:
-    words = command("bench.live_side") if CASES[name].stack else [str(python), "-I", str(RIVAL)]
-    with Child([*words, msgspec.json.encode(plan).decode()]) as child:
+def _once(name: str, plan: Plan, side: Program) -> dict[str, Any]:
+    with Child([*side.words, msgspec.json.encode(plan).decode()], side.folder) as child:
         run = child.hear()
     if not (run["burst"]["deliveries"] and run["paced"]["deliveries"]):
         raise WeftError(f"{name}: nothing was delivered")
@@ -200,7 +214,7 @@ def _ratios(found: dict[tuple[str, int], list[dict[str, Any]]]) -> dict[str, dic
     for size in dict.fromkeys(size for _, size in found):
         for name, aim in RATIOS.items():
             theirs, ours = ((side, size) for side in name.split(" / "))
-            if theirs in found:
+            if theirs in found and ours in found:
                 each = [_cpu_us(a) / _cpu_us(b) for a, b in zip(found[theirs], found[ours], strict=True)]
                 ratios[_label(name, size)] = {"median": median(each), "least": min(each), "most": max(each), "aim": aim}
     return ratios

@@ -2,10 +2,10 @@
 
 `python -m bench.live_side PLAN`: the plan is one JSON object, made by `bench.live`; the answer is one line of JSON. Every node
 subscribes, and they publish in turn; a delivery is a message handed to a subscriber other than its publisher. The parts, in
-order: all nodes up; a warm-up, one message at a time; memory; messages at a fixed rate, whose latencies are from the publish
-call to the subscriber's hands; the burst, whose CPU and wall time are from the first publish call to the last delivery.
-A part ends when all its deliveries have come, or none has for PATIENCE_S seconds; what has not come by then is lost, and its
-time ends with the last delivery, as near as POLL_S tells.
+order: all nodes up, and with GossipSub their meshes; a warm-up, one message at a time; memory; messages at a fixed rate, whose
+latencies are from the publish call to the subscriber's hands; the burst, whose CPU and wall time are from the first publish
+call to the last delivery. A part ends when all its deliveries have come, or none has for PATIENCE_S seconds; what has not come
+by then is lost, and its time ends with the last delivery, as near as POLL_S tells.
 
 With `profiled` it samples whose code runs in the burst, as `weft bench link --profile` does.
 Bounds: LIMIT_S seconds in all.
@@ -29,6 +29,7 @@ from bench.link_sides import part_of as part_below
 from bench.load import rss_kb
 from peer.errors import WeftError
 from pubsub.api import PubSub
+from pubsub.gossipsub.router import GossipSub
 
 HERE = "/ip4/127.0.0.1/tcp/0"
 TOPIC = "bench"
@@ -48,6 +49,9 @@ PARTS = {
     "pubsub.router": "router",
     "pubsub.flood": "router",
     "pubsub.plumtree": "router",
+    **{f"pubsub.gossipsub.{name}": "router" for name in ("router", "mesh", "gossip", "mcache", "ids", "contacts", "filters")},
+    **{f"pubsub.gossipsub.{name}": "score" for name in ("standing", "score", "counters", "deliveries", "promises", "gater")},
+    "pubsub.gossipsub.wire": "codec",
     "pubsub.message": "router",
     "pubsub.ordering.order": "router",
     "pubsub.ordering.fifo": "router",
@@ -245,6 +249,14 @@ async def connected(plan: Plan, nodes: Sequence[PubSub]) -> None:
     for number, node in enumerate(nodes):
         due = sum(number in edge for edge in plan.edges) if plan.stack.startswith("static/") else min(3, plan.nodes - 1)
         await node.neighbors_up(due)
+        while isinstance(node.router, GossipSub) and not meshed(node.router, due):
+            await trio.sleep(POLL_S)
+
+
+def meshed(router: GossipSub, due: int) -> bool:
+    """Whether so many neighbours are known to subscribe, and of them the mesh has as many as it wants at least."""
+    known, mesh = router.subscribers.get(TOPIC, {}), router.meshes.topics[TOPIC].peers
+    return len(known) >= due and len(mesh) >= min(router.config.d_lo, len(known))
 
 
 async def take(number: int, node: PubSub, run: Run, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -15,9 +15,12 @@ from peer.errors import PeerError, UsageError
 
 VARINT_BYTES = 9
 VARINT_LIMIT = 1 << 7 * VARINT_BYTES
+SHORT = tuple(bytes((number,)) for number in range(0x80))  # the varints of one byte, made once
 
 
 def uvarint(number: int) -> bytes:
+    if 0 <= number < len(SHORT):
+        return SHORT[number]
     if not 0 <= number < VARINT_LIMIT:
         raise UsageError(f"{number} does not fit a varint of {VARINT_BYTES} bytes")
     parts = bytearray()

@@ -25,6 +25,7 @@ IDS = 30_000  # more than fit a frame of 1 MiB, as long as they are
 TOPICS = 10_000
 PEERS = 1_000
 CONTROL_TAG = b"\x1a"
+IDONTWANT_TAG, ID_TAG = b"\x2a", b"\x0a"
 
 SUBSCRIBES, CONTROLS, OTHER = range(3)
 
@@ -36,9 +37,9 @@ class MeshCodec(RpcCodec):
         control: list[bytes] = []
         size = told = refused = 0
         for part in parts:
+            one_more = isinstance(part, IDontWant)
             for kind, piece in self._pieces(part):
                 told_too = len(piece) if kind != OTHER else 0
-                one_more = isinstance(part, IDontWant)
                 full = size + len(piece) > JOINED or told + told_too > CONTROL or refused + one_more > DONT_WANT
                 if full and (fields or control):
                     frames.append(_frame(fields, control))
@@ -54,6 +55,8 @@ class MeshCodec(RpcCodec):
         """What of the message may stand in different RPCs."""
         if isinstance(msg, Publication):
             return ((OTHER, self._encoded(msg)),)
+        if isinstance(msg, IDontWant):  # one for each large message, to each of a mesh: too many for objects of protobuf
+            return [(CONTROLS, field(IDONTWANT_TAG, field(ID_TAG, key))) for key in msg.ids]
         if isinstance(msg, Subscriptions):
             return ((SUBSCRIBES, subscription(*change)) for change in msg.changes)
         if isinstance(msg, Test):
@@ -69,9 +72,6 @@ class MeshCodec(RpcCodec):
         elif isinstance(msg, IWant):
             for some in _cut(msg.ids, CONTROL // 2):
                 yield whole(iwant=[rpc_pb2.ControlIWant(messageIDs=some)])
-        elif isinstance(msg, IDontWant):
-            for key in msg.ids:
-                yield whole(idontwant=[rpc_pb2.ControlIDontWant(messageIDs=[key])])
         elif isinstance(msg, Graft):
             for topic in msg.topics:
                 yield whole(graft=[rpc_pb2.ControlGraft(topicID=topic)])

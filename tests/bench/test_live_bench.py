@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,13 +19,16 @@ from bench import live, live_side
 from bench.cli import main
 from bench.live import LiveConfig
 from bench.live_side import NUMBER, Plan, Run, Tally
+from bench.rival import Program, go_libp2p, js_libp2p
 from peer.errors import WeftError
 from pubsub.api import PubSub
+from pubsub.gossipsub.config import GossipSubConfig
+from pubsub.gossipsub.router import GossipSub
 from pubsub.subscription import Message, Subscription
 
 NODES = 4
 SMALL = ("--nodes", str(NODES), "--messages", "20", "--size", "100", "--rate", "20", "--seconds", "0.5", "--repetitions", "1")
-OURS = [f"{name}, 100 B" for name, case in live.CASES.items() if case.stack]
+OURS = [f"{name}, 100 B" for name in live.STACKS.values()]
 
 
 def check_cases(result: dict[str, Any], names: list[str]) -> None:
@@ -41,19 +47,44 @@ def test_every_weft_case_delivers_every_message_once(capsys: pytest.CaptureFixtu
     result = json.loads(capsys.readouterr().out)
     check_cases(result, OURS)
     assert (result["nodes"], result["links"], result["ratios"]) == (NODES, 6, {})
-    assert result["rivals"] == {"py-libp2p": "left out"}
+    assert result["rivals"] == dict.fromkeys(("py-libp2p", "js-libp2p", "go-libp2p"), "left out")
 
 
 @pytest.mark.slow
-def test_py_libp2p_is_measured_beside(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "live", *SMALL]) == 0
-    shown = capsys.readouterr().out
-    assert "py-libp2p: 0.8" in shown and "py-libp2p / weft, 100 B" in shown
-    result = live.bench_live(LiveConfig(NODES, 20, (100,), 20.0, 0.5, 1))
-    check_cases(result, [*OURS, "py-libp2p, 100 B"])
+def test_other_libraries_are_measured_beside(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "live", *SMALL, "--stack", "static/gossipsub", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    there = ["py-libp2p", "js-libp2p", *(["go-libp2p"] if shutil.which("go") else [])]
+    check_cases(result, [f"{name}, 100 B" for name in ("weft gossipsub", *there)])
+    assert result["rivals"]["py-libp2p"].startswith("0.8") and result["rivals"]["js-libp2p"].startswith("gossipsub 17")
+    assert list(result["ratios"]) == [f"{name} / weft gossipsub, 100 B" for name in there]
     for name, ratio in result["ratios"].items():
         theirs, ours = (result["cases"][f"{side}, 100 B"]["cpu_us"] for side in name.removesuffix(", 100 B").split(" / "))
         assert ratio["median"] == ratio["least"] == ratio["most"] == pytest.approx(theirs / ours)
+
+
+def test_a_rival_that_cannot_be_installed_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert go_libp2p("go_libp2p_live") == Program("left out: no go on the PATH")
+    monkeypatch.setenv("WEFT_INTEROP_CACHE", str(tmp_path))
+    assert js_libp2p("js_libp2p_live.mjs") == Program("left out: FileNotFoundError: [Errno 2] No such file or directory: 'npm'")
+
+
+def test_rivals_and_ratios_are_shown_below_the_cases(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_runs(monkeypatch, {"weft": [a_run(0.01)], "py-libp2p": [a_run(0.1)]})
+    assert main(["bench", "live", "--quick", "--stack", "hyparview/plumtree"]) == 0
+    shown = capsys.readouterr().out
+    assert "\npy-libp2p: 0.8.1\njs-libp2p: no npm\n" in shown and "py-libp2p / weft, 100 B" in shown
+
+
+def test_a_stack_is_chosen_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = ("--stack", "static/gossipsub", "--stack", "hyparview/gossipsub")
+    assert main(["bench", "live", *SMALL, *chosen, "--no-rivals", "--json"]) == 0
+    check_cases(json.loads(capsys.readouterr().out), ["weft gossipsub, 100 B", "weft hyparview/gossipsub, 100 B"])
+    assert main(["bench", "live", "--stack", "static/gosipsub"]) == 2
+    assert "did you mean static/gossipsub?" in capsys.readouterr().err
 
 
 def test_a_profile_shares_out_the_whole_time_of_each_case() -> None:
@@ -155,6 +186,22 @@ async def test_the_bench_itself_drops_nothing_of_a_burst() -> None:
     assert run.tally.deliveries == len(range(0, plan.messages, 2))  # the others are its own
 
 
+class Grafted:
+    """A router of GossipSub as `meshed` sees it."""
+
+    def __init__(self, subscribers: int, mesh: int) -> None:
+        self.config = GossipSubConfig()
+        self.subscribers = {live_side.TOPIC: dict.fromkeys(range(subscribers))} if subscribers else {}
+        self.meshes = SimpleNamespace(topics={live_side.TOPIC: SimpleNamespace(peers=dict.fromkeys(range(mesh)))})
+
+
+@pytest.mark.parametrize(
+    ("subscribers", "mesh", "up"), [(0, 0, False), (2, 2, False), (3, 2, False), (3, 3, True), (9, 4, False), (9, 5, True)]
+)
+def test_a_mesh_is_up_when_all_neighbours_are_known_and_enough_are_in_it(subscribers: int, mesh: int, up: bool) -> None:
+    assert live_side.meshed(cast(GossipSub, Grafted(subscribers, mesh)), 3) is up
+
+
 # Figures.
 
 
@@ -164,22 +211,24 @@ def a_run(cpu_s: float, deliveries: int = 100, ms: tuple[float, ...] = (1.0, 2.0
 
 
 def fake_runs(monkeypatch: pytest.MonkeyPatch, runs: dict[str, list[dict[str, Any]]]) -> None:
-    monkeypatch.setattr(live, "_once", lambda name, plan, python: runs[name].pop(0))
-    monkeypatch.setattr(live, "py_libp2p", lambda: ("python", "0.8.1"))
+    monkeypatch.setattr(live, "_once", lambda name, plan, side: runs[name].pop(0))
+    rivals = {"py-libp2p": Program("0.8.1", ("python",)), "js-libp2p": Program("no npm")}
+    monkeypatch.setattr(live, "RIVALS", {name: partial(rivals.get, name) for name in rivals})
 
 
 def test_figures_are_medians_and_ratios_those_inside_a_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
     weft = [a_run(0.01), a_run(0.02, deliveries=50), a_run(0.03)]
     theirs = [a_run(0.1), a_run(0.8), a_run(0.9)]
     fake_runs(monkeypatch, {"weft": weft, "weft flood": [a_run(0.01)] * 3, "py-libp2p": theirs})
-    result = live.bench_live(LiveConfig(nodes=20, sizes=(100,), repetitions=3))
+    result = live.bench_live(LiveConfig(nodes=20, sizes=(100,), repetitions=3, stacks=("hyparview/plumtree", "static/flood")))
     figures = result["cases"]["weft, 100 B"]
     assert (figures["least"], figures["cpu_us"], figures["most"]) == pytest.approx((100, 300, 400))
     assert (figures["deliveries_s"], figures["delivered"], figures["kb_a_node"]) == (50, 0.5, 100)
     assert (figures["p50_ms"], figures["p99_ms"]) == (2.0, 3.0)
     assert result["ratios"]["py-libp2p / weft, 100 B"] == {"least": 10, "median": 20, "most": pytest.approx(30), "aim": 30}
-    assert [row["case"] for row in live.rows(result)] == list(live.CASES)
+    assert [row["case"] for row in live.rows(result)] == ["weft", "weft flood", "py-libp2p"]
     assert [row["CPU time"] for row in live.ratio_rows(result)] == list(result["ratios"])
+    assert result["rivals"] == {"py-libp2p": "0.8.1", "js-libp2p": "no npm"}
 
 
 @pytest.mark.parametrize(("nodes", "links"), [(2, 1), (4, 6), (7, 21), (20, 60)])
@@ -200,7 +249,7 @@ def test_a_static_overlay_dials_each_link_once_and_others_the_first_node() -> No
 @pytest.mark.parametrize("part", ["burst", "paced"])
 def test_a_case_that_delivers_nothing_ends_the_bench(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class Silent:
-        def __init__(self, command: list[str]) -> None: ...
+        def __init__(self, command: list[str], folder: Path | None) -> None: ...
         def __enter__(self) -> Silent:
             return self
 
@@ -218,6 +267,8 @@ def test_a_case_that_delivers_nothing_ends_the_bench(part: str, monkeypatch: pyt
     [
         ("peer.ids", "PublicKey.verify", "signatures"),
         ("pubsub.plumtree", "Plumtree._push", "router"),
+        ("pubsub.gossipsub.wire", "MeshCodec.pack", "codec"),
+        ("pubsub.gossipsub.standing", "Standing.duplicate", "score"),
         ("overlays.xbot", "Xbot.start", "overlay"),
         ("pubsub.subscription", "Subscription.put", "api"),
         ("peer.noise", "Channel.seal", "cipher"),

@@ -92,11 +92,11 @@ def versions(language: str) -> dict[str, Any]:
     return pinned
 
 
-def home(language: str) -> Path:
-    """Where the node is, or will be, installed."""
+def home(language: str, sources: Path | None = None) -> Path:
+    """Where the node is, or will be, installed; `sources` is a folder with another program in place of the node."""
     digest = hashlib.sha256(json.dumps(versions(language), sort_keys=True).encode())
     for name in SOURCES[language]:
-        digest.update((HERE / language / name).read_bytes())
+        digest.update(((sources or HERE / language) / name).read_bytes())
     return cache() / f"{language}-{digest.hexdigest()[:16]}"
 
 
@@ -109,9 +109,9 @@ def missing(language: str) -> str | None:
     return None
 
 
-def install(language: str) -> Path:
+def install(language: str, sources: Path | None = None) -> Path:
     """Installs the node unless it is there already; of several processes one does it, and the others wait."""
-    place = home(language)
+    place = home(language, sources)
     if place.exists():
         return place
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ def install(language: str) -> Path:
             shutil.rmtree(part, ignore_errors=True)  # of one that was interrupted: whoever makes it holds the lock
             for name in SOURCES[language]:
                 (part / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(HERE / language / name, part / name)
+                shutil.copy((sources or HERE / language) / name, part / name)
             build(language, part)
             part.rename(place)
     return place

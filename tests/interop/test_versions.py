@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import re
 import tomllib
+from pathlib import Path
 
+from bench.rival import RIVALS
 from tests.interop.foreign import HERE, versions
 
 
+def asked_by(go_mod: Path) -> dict[str, str]:
+    return dict(re.findall(r"^\t(\S+) (v\S+)$", go_mod.read_text(), re.MULTILINE))
+
+
 def test_go_mod_asks_for_the_pinned_versions() -> None:
-    asked = re.findall(r"^\t(\S+) (v\S+)$", (HERE / "go" / "go.mod").read_text(), re.MULTILINE)
-    assert dict(asked) == versions("go")["packages"]
+    assert asked_by(HERE / "go" / "go.mod") == versions("go")["packages"]
+
+
+def test_go_mod_of_the_bench_asks_for_the_same() -> None:
+    asked = asked_by(RIVALS / "go_libp2p_live" / "go.mod")
+    assert "github.com/libp2p/go-libp2p-pubsub" in asked
+    assert asked.items() <= versions("go")["packages"].items()
 
 
 def test_cargo_toml_asks_for_the_pinned_versions() -> None:

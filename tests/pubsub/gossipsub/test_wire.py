@@ -104,6 +104,12 @@ def test_no_rpc_has_more_refused_ids_than_go_reads() -> None:
     assert counts == [DONT_WANT, DONT_WANT, 6]
 
 
+@pytest.mark.parametrize("size", [0, 1, 46, 127, 128, 300])
+def test_a_refused_id_has_the_bytes_that_protobuf_gives_it(size: int) -> None:
+    control = rpc_pb2.ControlMessage(idontwant=[rpc_pb2.ControlIDontWant(messageIDs=[bytes(size)])])
+    assert codec.pack([IDontWant((bytes(size),))]) == [rpc_pb2.RPC(control=control).SerializeToString()]
+
+
 def test_control_of_one_rpc_is_one_message_of_each_kind() -> None:
     """Some limits count RPCs; and not every reader merges two control messages."""
     [frame] = codec.pack([Graft(("a",)), Graft(("b",)), IHave((("a", (b"1",)),)), IHave((("b", (b"2",)),))])
