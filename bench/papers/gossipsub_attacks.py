@@ -44,8 +44,8 @@ ROUTERS: dict[str, Options] = {
 QUICK = ("peace", "cold boot", "covert flash", "addresses shared")
 
 
-def attacks(nodes: int) -> dict[str, tuple[AnyAttack, ...]]:
-    """The evaluation's, in sybils to one honest node; what a sybil dials is its number too."""
+def attacks(nodes: int, messages: int) -> dict[str, tuple[AnyAttack, ...]]:
+    """The evaluation's, in sybils to one honest node; what a sybil dials is its number too. A covert one earns half of the time."""
     tenth = tuple(range(nodes // 10))
     many, few = 100, 20
     return {
@@ -56,14 +56,14 @@ def attacks(nodes: int) -> dict[str, tuple[AnyAttack, ...]]:
         "censoring of one": (Silent(at=PEACE, nodes=2 * nodes, degree=many, forwards=1.0, censors=(0,)),),
         "half dropped": (Silent(at=PEACE, nodes=2 * nodes, degree=many, forwards=0.5),),
         "cold boot": (Silent(at=0.0, nodes=4 * nodes, degree=few),),
-        "covert flash": (Silent(at=0.0, nodes=4 * nodes, degree=few, turn=WARMUP),),
+        "covert flash": (Silent(at=0.0, nodes=4 * nodes, degree=few, turn=WARMUP + messages / RATE / 2),),
         "addresses shared": (Silent(at=PEACE, nodes=4 * nodes, degree=many, hosts=max(1, nodes // 40)),),
     }
 
 
 def rows(lab: Lab) -> list[Row]:
-    nodes = QUICK_NODES if lab.quick else NODES
-    chosen = {name: attack for name, attack in attacks(nodes).items() if not lab.quick or name in QUICK}
+    nodes, messages = (QUICK_NODES, QUICK_MESSAGES) if lab.quick else (NODES, MESSAGES)
+    chosen = {name: attack for name, attack in attacks(nodes, messages).items() if not lab.quick or name in QUICK}
     cases = [(name, router) for name in chosen for router in ROUTERS]
     scenarios = [scenario(nodes, seed, chosen[name], router, quick=lab.quick) for name, router in cases for seed in lab.seeds]
     found = lab.measure(scenarios)
