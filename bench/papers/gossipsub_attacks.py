@@ -45,7 +45,7 @@ QUICK = ("peace", "cold boot", "covert flash", "addresses shared")
 
 
 def attacks(nodes: int, messages: int) -> dict[str, tuple[AnyAttack, ...]]:
-    """The evaluation's, in sybils to one honest node; what a sybil dials is its number too. A covert one earns half of the time."""
+    """The evaluation's, in sybils to one honest node; what a sybil dials is its too. A covert one behaves half of the time."""
     tenth = tuple(range(nodes // 10))
     many, few = 100, 20
     return {
