@@ -1,6 +1,6 @@
 """What KadPubSub's nodes say to each other.
 
-Bounds: lists of peers are refused beyond SUBSCRIBERS.
+Bounds: lists of peers are refused beyond SUBSCRIBERS, and numbers beyond what honest peers count to.
 """
 
 from __future__ import annotations
@@ -10,11 +10,18 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from peer.machine import Lane, Message, MessageId, PeerInfo
+from overlays.claims import check_infos
+from peer.errors import PeerError
+from peer.machine import Lane, Message, MessageId, Peer, PeerInfo
 from pubsub.message import Attributes, OrderHeader, Publication
 
 SUBSCRIBERS = 4_096  # of one topic
 
+HOPS = 1 << 15  # more than any path has
+LONGEST = 1 << 60  # microseconds
+LARGEST_NUMBER = (1 << 63) - 1  # in ids and headers of an order: what a trace has room for
+
+Hops = Annotated[int, Meta(ge=0, le=HOPS)]
 Infos = Annotated[tuple[PeerInfo, ...], Meta(max_length=SUBSCRIBERS)]
 Topic = Annotated[str, Meta(max_length=1_024)]
 
@@ -25,21 +32,28 @@ class Delegate(Message, frozen=True, tag=0):
     lane: ClassVar[Lane] = Lane.PAYLOAD
 
     id: MessageId
-    topic: str
+    topic: Topic
     data: bytes
     order: OrderHeader | None
     attributes: Attributes
     signature: bytes
     key: bytes
-    hops: int
+    hops: Hops
     rest: Infos
 
     @classmethod
     def of(cls, p: Publication, hops: int, rest: Sequence[PeerInfo]) -> Delegate:
-        return cls(p.id, p.topic, p.data, p.order, p.attributes, p.signature, p.key, hops, tuple(rest))
+        return cls(p.id, p.topic, p.data, p.order, p.attributes, p.signature, p.key, min(hops, HOPS), tuple(rest))
 
     def publication(self) -> Publication:
         return Publication(self.id, self.topic, self.data, self.order, self.attributes, self.signature, self.key)
+
+    def check(self, me: Peer) -> None:
+        """Whatever no honest peer sends is a PeerError."""
+        check_infos(me, (PeerInfo(self.id.source), *self.rest))
+        numbers = (self.id.epoch, self.id.sequence, *((self.order.epoch, self.order.sequence) if self.order is not None else ()))
+        if not all(0 <= number <= LARGEST_NUMBER for number in numbers):
+            raise PeerError("a message with a number that no node counts to")
 
 
 class Register(Message, frozen=True, tag=1):
@@ -66,7 +80,7 @@ class Subscribers(Message, frozen=True, tag=5):
 
     topic: Topic
     subscribers: Infos
-    leased: int
+    leased: Annotated[int, Meta(ge=0, le=LONGEST)]
 
 
 class Update(Message, frozen=True, tag=6):

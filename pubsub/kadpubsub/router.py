@@ -122,9 +122,7 @@ class KadPubSub(Router):
 
     @upon(Delegate)
     def delegate(self, sender: Peer, m: Delegate) -> None:
-        check_infos(self.env.me, m.rest)
-        if m.hops < 0:
-            raise PeerError(f"a message of {m.hops} hops")
+        m.check(self.env.me)
         if m.rest:
             self.env.send(sender, Got(m.id))
         if m.id in self.seen or not self.seen.note(m.id, self.env.now()):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +23,8 @@ from pubsub.kadpubsub import registry
 from pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
 from pubsub.kadpubsub.inquiry import Members
 from pubsub.kadpubsub.messages import (
+    HOPS,
+    LONGEST,
     SUBSCRIBERS,
     Ask,
     Back,
@@ -39,7 +42,7 @@ from pubsub.kadpubsub.registration import ASKS
 from pubsub.kadpubsub.registry import LEASES
 from pubsub.kadpubsub.router import LISTS, KadPubSub
 from pubsub.kadpubsub.tree import STILLS, TASKS
-from pubsub.message import Filter, Publication, Verdict
+from pubsub.message import Filter, OrderHeader, Publication, Verdict
 from tests.pubsub.apps import Inbox
 
 CONFIG = KadPubSubConfig()
@@ -717,12 +720,44 @@ def test_lists_that_no_honest_peer_sends_are_refused() -> None:
     bench = Bench()
     with pytest.raises(PeerError):
         bench.hear(9, Delegate.of(Publication(MessageId(9, 1, 1), TOPIC, b""), 0, [PeerInfo(b"bytes")]))
-    with pytest.raises(PeerError, match="hops"):
-        bench.hear(9, letter(hops=-1))
     codec = msgpack(KadPubSub.kinds)
     too_many = Subscribers(TOPIC, tuple(map(PeerInfo, range(SUBSCRIBERS + 1))), 0)
     with pytest.raises(PeerError):
         codec.unpack(codec.pack([too_many])[0])
+
+
+@pytest.mark.parametrize("hops", [-1, HOPS + 1, (1 << 64) - 1])
+def test_more_hops_than_any_path_has_are_refused_at_the_border(hops: int) -> None:
+    codec = msgpack(KadPubSub.kinds)
+    with pytest.raises(PeerError):
+        codec.unpack(msgspec.msgpack.encode(msgspec.structs.replace(letter(), hops=hops)))
+
+
+def test_what_came_over_the_longest_path_is_handed_on_in_a_form_that_others_take() -> None:
+    bench, codec = Bench(), msgpack(KadPubSub.kinds)
+    ((_, m),) = [(peer, m) for peer, m in bench.hear(9, letter(rest=[1], hops=HOPS)) if isinstance(m, Delegate)]
+    assert codec.unpack(codec.pack([m])[0]) == (m,)
+
+
+@pytest.mark.parametrize("leased", [-1, LONGEST + 1])
+def test_a_lease_that_never_ends_or_lies_in_the_past_is_refused(leased: int) -> None:
+    codec = msgpack(KadPubSub.kinds)
+    with pytest.raises(PeerError):
+        codec.unpack(codec.pack([Subscribers(TOPIC, (), leased)])[0])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"id": MessageId(9, 1 << 63, 1)},
+        {"id": MessageId(9, 1, -1)},
+        {"id": MessageId(b"bytes", 1, 1)},
+        {"order": OrderHeader(1, (1 << 64) - 1)},
+    ],
+)
+def test_ids_that_no_node_gives_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(PeerError):
+        Bench().hear(9, msgspec.structs.replace(letter(rest=[1]), **wrong))
 
 
 def test_no_timer_is_left_after_the_stop() -> None:
