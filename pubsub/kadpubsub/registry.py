@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from overlays.kademlia.space import place_of, place_of_key, topic_key
 from peer.machine import Env, Peer, PeerInfo
 from pubsub.kadpubsub.config import KadPubSubConfig
-from pubsub.kadpubsub.messages import SUBSCRIBERS, Update
+from pubsub.kadpubsub.messages import SUBSCRIBERS, Update, lists
 
 TOPICS = 4_096
 LEASES = 64
@@ -61,6 +61,13 @@ class Registries:
     def subscribers(self, topic: str) -> list[PeerInfo]:
         registry, now = self.topics.get(topic), self._env.now()
         return [info for until, info in registry.subscribers.values() if until > now] if registry is not None else []
+
+    def page(self, topic: str, after: Peer | None) -> tuple[list[PeerInfo], bool]:
+        """As many of them above that id as fit a list, and whether there are more: who comes or goes meanwhile shifts no page."""
+        left = [info for info in self.subscribers(topic) if after is None or info.peer > after]  # type: ignore[operator]
+        left.sort(key=lambda info: info.peer)
+        first = next(lists(left), [])
+        return first, len(first) < len(left)
 
     def sweep(self) -> None:
         now = self._env.now()

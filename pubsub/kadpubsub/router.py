@@ -100,8 +100,11 @@ class KadPubSub(Router):
 
     @answers(Ask, Subscribers)
     def ask(self, sender: Peer, msg: Ask, reply: Reply) -> None:
+        if msg.after is not None:
+            check_infos(self.env.me, (PeerInfo(msg.after),))
         leased = self.registries.lease(msg.topic, sender)
-        reply(Subscribers(msg.topic, tuple(self.registries.subscribers(msg.topic)), leased))
+        subscribers, more = self.registries.page(msg.topic, msg.after)
+        reply(Subscribers(msg.topic, tuple(subscribers), leased, more))
 
     @upon(Update)
     def update(self, sender: Peer, msg: Update) -> None:

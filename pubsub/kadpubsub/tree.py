@@ -1,7 +1,8 @@
 """The tree: each who carries a message cuts the subscribers still to be reached into parts, and gives each part to one of it.
 
 They are sorted into buckets of the XOR space, as seen from here; one of each bucket gets the message and the rest of its
-bucket (DELEGATE), and does the same with it. So only subscribers carry it, each once, in about log2(n) steps.
+bucket (DELEGATE), and does the same with it. So only subscribers carry it, each once, in about log2(n) steps. A bucket whose
+list is too long for one message is cut into several.
 A delegate says at once that it has it (GOT), and when all of its part is done (DONE). Both may be lost, as may the message:
 - Who has not said GOT gets it again after half of `slow`. After `slow` it is passed over: another of the bucket gets the rest,
   and it gets the message for itself alone, ever more seldom, SENDS times in all.
@@ -20,7 +21,7 @@ from overlays.claims import learn
 from overlays.kademlia.space import BITS, place_of
 from peer.machine import Env, MessageId, Peer, PeerInfo, Timer
 from pubsub.kadpubsub.config import KadPubSubConfig
-from pubsub.kadpubsub.messages import SUBSCRIBERS, Back, Delegate, Done, Still
+from pubsub.kadpubsub.messages import SUBSCRIBERS, Back, Delegate, Done, Still, lists
 from pubsub.message import Publication, weight
 
 TASKS = 1_024
@@ -178,13 +179,14 @@ class Tree:
             else:
                 buckets.setdefault(BITS - (place_of(info.peer) ^ self._place).bit_length(), []).append(info)
         for bucket in buckets.values():
-            self._give_bucket(task, bucket)
+            for part in lists(bucket):
+                self._give_part(task, part)
         self._finish(task)
 
-    def _give_bucket(self, task: Task, bucket: list[PeerInfo]) -> None:
-        linked = [info for info in bucket if info.peer in self.links]
-        chosen = self._env.rng.choice(linked or bucket)
-        self._give(task, chosen, [info for info in bucket if info.peer != chosen.peer])
+    def _give_part(self, task: Task, part: list[PeerInfo]) -> None:
+        linked = [info for info in part if info.peer in self.links]
+        chosen = self._env.rng.choice(linked or part)
+        self._give(task, chosen, [info for info in part if info.peer != chosen.peer])
 
     def _give(self, task: Task, info: PeerInfo, rest: list[PeerInfo]) -> None:
         learn(self._env, info)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from overlays import claims
 from overlays.kademlia.space import BITS, place_of, place_of_key, topic_key
 from overlays.overlay import Overlay
 from peer.codec import msgpack
@@ -24,6 +26,7 @@ from pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
 from pubsub.kadpubsub.inquiry import Members
 from pubsub.kadpubsub.messages import (
     HOPS,
+    LIST,
     LONGEST,
     SUBSCRIBERS,
     Ask,
@@ -37,12 +40,15 @@ from pubsub.kadpubsub.messages import (
     Subscribers,
     Unregister,
     Update,
+    length,
+    lists,
 )
 from pubsub.kadpubsub.registration import ASKS
 from pubsub.kadpubsub.registry import LEASES
 from pubsub.kadpubsub.router import LISTS, KadPubSub
 from pubsub.kadpubsub.tree import STILLS, TASKS
 from pubsub.message import Filter, OrderHeader, Publication, Verdict
+from pubsub.router import LARGEST, too_large
 from tests.pubsub.apps import Inbox
 
 CONFIG = KadPubSubConfig()
@@ -342,7 +348,97 @@ def test_messages_that_wait_for_the_first_answer_are_all_sent_then() -> None:
     assert [m.id for _, m in bench.env.take() if isinstance(m, Delegate)] == ids
 
 
+def fat(peer: Peer) -> PeerInfo:
+    """The longest claim that is let in."""
+    return PeerInfo(peer, ("\N{SNOWMAN}" * claims.TEXT,) * claims.ADDRESSES, bytes(claims.RECORD))
+
+
+def test_a_list_that_is_too_long_for_a_frame_is_told_in_several_answers() -> None:
+    bench, codec = Bench(), msgpack(KadPubSub.kinds)
+    for peer in range(1, 201):
+        assert bench.asked(peer, Register(TOPIC, fat(peer))).accepted
+    told: list[Peer] = []
+    more = True
+    while more:
+        answer = bench.asked(999, Ask(TOPIC, told[-1] if told else None))
+        assert len(codec.pack([answer])[0]) < 2 * LIST and answer.leased == CONFIG.lease
+        told += [info.peer for info in answer.subscribers]
+        more = answer.more
+        bench.hear(told[0], Unregister(TOPIC))  # shifts nothing
+    assert told == list(range(1, 201))
+
+
+def test_a_publisher_asks_on_until_it_has_the_whole_list() -> None:
+    bench = Bench(1)
+    bench.publish()
+    for first, more in ((60, True), (62, True), (64, False)):
+        assert bench.given() == {}
+        (request,) = bench.env.take_requests()
+        assert request.msg == Ask(TOPIC, first - 1 if first > 60 else None)
+        request.reply(Subscribers(TOPIC, (PeerInfo(first), PeerInfo(first + 1)), CONFIG.lease, more))
+    given = bench.given()
+    assert sorted([*given, *(peer for rest in given.values() for peer in rest)]) == list(range(60, 66))
+    bench.publish()
+    assert bench.env.take_requests() == []
+
+
+def test_a_registrar_that_always_has_more_to_tell_holds_up_no_message() -> None:
+    bench = Bench(1)
+    bench.publish()
+    for turn in range(2 * CONFIG.patience // CONFIG.slow):
+        assert bench.given() == {}
+        bench.env.advance(CONFIG.slow // 2)
+        (request,) = bench.env.take_requests()
+        request.reply(Subscribers(TOPIC, (PeerInfo(60 + turn),), CONFIG.lease, True))
+    assert bench.given() and bench.env.take_requests() == []
+    bench.publish()
+    assert bench.env.take_requests()  # the list was not heard to its end
+
+
+def test_one_that_tells_the_same_again_and_again_is_not_asked_on() -> None:
+    bench = Bench(1)
+    bench.publish()
+    for _ in range(2):
+        (request,) = bench.env.take_requests()
+        request.reply(Subscribers(TOPIC, (PeerInfo(60),), CONFIG.lease, True))
+    assert bench.given() == {60: ()} and bench.env.take_requests() == []
+
+
+def test_the_lists_of_several_registrars_are_bounded_when_they_are_put_together() -> None:
+    bench, codec = Bench(1, 2, 3), msgpack(KadPubSub.kinds)
+    bench.publish()
+    for number, request in enumerate(bench.env.take_requests(), 1):
+        infos = tuple(PeerInfo(number * 100_000 + other) for other in range(SUBSCRIBERS))
+        request.reply(Subscribers(TOPIC, infos, CONFIG.lease))
+    assert len(bench.router.audience.topics[TOPIC].infos) == SUBSCRIBERS
+    for _, m in bench.env.take():
+        assert codec.unpack(codec.pack([m])[0]) == (m,)
+
+
 # The tree.
+
+
+def test_the_largest_message_reaches_the_most_subscribers_in_frames_that_are_let_in() -> None:
+    bench, codec = Bench(), msgpack(KadPubSub.kinds)
+    usual = [PeerInfo(peer, ("/ip4/203.0.113.7/tcp/4001",) * 3) for peer in range(65, SUBSCRIBERS + 1)]
+    everyone = [*map(fat, range(1, 65)), *usual]
+    order = OrderHeader(1, 1, (MessageId(1, 1, 1),) * 16_000)
+    header = bench.router.compose("\N{SNOWMAN}" * 1_024, bytes(LARGEST), order)
+    publication = msgspec.structs.replace(header, signature=bytes(2_048), key=bytes(2_048))
+    assert not too_large(publication, LARGEST)
+    bench.router.tree.begin(publication, 0, (), everyone)
+    parts = {peer: m for peer, m in bench.env.take() if isinstance(m, Delegate)}
+    assert sorted([*parts, *(info.peer for m in parts.values() for info in m.rest)]) == list(range(1, SUBSCRIBERS + 1))
+    for m in parts.values():
+        assert len(codec.pack([m])[0]) <= codec.limit
+
+
+def test_a_list_is_cut_by_its_bytes_and_no_shorter_than_need_be() -> None:
+    infos = [*map(fat, range(10)), *map(PeerInfo, range(10, 5_000))]
+    cut = list(lists(infos))
+    assert [info for part in cut for info in part] == infos
+    assert all(len(msgspec.msgpack.encode(part)) <= LIST for part in cut)
+    assert all(sum(map(length, [*part, after[0]])) > LIST for part, after in pairwise(cut))
 
 
 def test_each_bucket_goes_to_one_of_it_with_the_rest() -> None:
