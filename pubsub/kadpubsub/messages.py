@@ -106,13 +106,13 @@ class Done(Message, frozen=True, tag=8):
 
 
 class Back(Message, frozen=True, tag=9):
-    """The list goes back: the sender had done with the message before, or refuses it, or has too much to do."""
+    """The list goes back: the sender had done with the message before, refuses it, does not subscribe, or has too much to do."""
 
     id: MessageId
 
 
 class Still(Message, frozen=True, tag=10):
-    """Whether the receiver is still at it; answered by GOT or DONE."""
+    """Whether the receiver is still at it; answered by GOT, DONE or BACK."""
 
     id: MessageId
 

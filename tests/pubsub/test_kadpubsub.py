@@ -21,8 +21,10 @@ from peer.dispatch import ask, receive
 from peer.errors import PeerError, UsageError
 from peer.fake import FakeEnv, FakeRequest, FakeWire
 from peer.machine import SECOND, Build, Env, Link, Message, MessageId, Peer, PeerInfo
+from peer.trace import REJECT
 from pubsub.kadpubsub import registry
 from pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
+from pubsub.kadpubsub.held import LISTS, Held, Unjudged
 from pubsub.kadpubsub.inquiry import Members
 from pubsub.kadpubsub.messages import (
     HOPS,
@@ -45,7 +47,7 @@ from pubsub.kadpubsub.messages import (
 )
 from pubsub.kadpubsub.registration import ASKS
 from pubsub.kadpubsub.registry import LEASES
-from pubsub.kadpubsub.router import LISTS, KadPubSub
+from pubsub.kadpubsub.router import KadPubSub
 from pubsub.kadpubsub.tree import STILLS, TASKS
 from pubsub.message import Filter, OrderHeader, Publication, Verdict
 from pubsub.router import LARGEST, too_large
@@ -105,6 +107,13 @@ class Bench:
     def given(self) -> dict[Peer, tuple[Peer, ...]]:
         """To whom the message went, and with which rest."""
         return {peer: tuple(info.peer for info in m.rest) for peer, m in self.env.take() if isinstance(m, Delegate)}
+
+
+def subscriber(config: KadPubSubConfig = CONFIG) -> Bench:
+    """One that has the topic, as if it had registered long ago."""
+    bench = Bench(config=config)
+    bench.router.interests[TOPIC] = None
+    return bench
 
 
 def bucket(peer: Peer, seen_from: Peer = 0) -> int:
@@ -462,11 +471,11 @@ def test_a_delegate_says_that_it_has_it_hands_on_and_says_when_all_is_done() -> 
     assert [publication.data for publication in bench.app.delivered] == [b"x"]
     told = [bench.hear(peer, Done(letter().id)) for peer in parts]
     assert told[-1] == [(9, Done(letter().id))] and not any(told[:-1])
-    assert not bench.router.tree.tasks and bench.router.tree.bytes == 0
+    assert not bench.router.tree.tasks and bench.router.held.bytes == 0
 
 
 def test_a_leaf_says_only_that_it_is_done() -> None:
-    bench = Bench()
+    bench = subscriber()
     assert bench.hear(9, letter()) == [(9, Done(letter().id))]
 
 
@@ -554,7 +563,7 @@ def test_one_that_says_for_ever_that_it_is_at_it_is_passed_over_in_the_end() -> 
 
 
 def test_who_is_asked_whether_it_is_still_at_it_says_so_or_that_it_is_done() -> None:
-    bench = Bench()
+    bench = subscriber()
     bench.hear(9, letter(rest=[1]))
     assert bench.hear(9, Still(letter().id)) == [(9, Got(letter().id))]
     bench.hear(1, Done(letter().id))
@@ -563,14 +572,14 @@ def test_who_is_asked_whether_it_is_still_at_it_says_so_or_that_it_is_done() -> 
 
 def test_a_list_that_comes_twice_is_handed_on_once() -> None:
     """Its GOT was lost; those of it who are done already get nothing again."""
-    bench = Bench()
+    bench = subscriber()
     given = {peer for peer, m in bench.hear(9, letter(rest=range(1, 20))) if isinstance(m, Delegate)}
     bench.hear(min(given), Done(letter().id))
     assert bench.hear(9, letter(rest=range(1, 20))) == [(9, Got(letter().id))]
 
 
 def test_a_list_that_comes_when_all_is_done_goes_back_and_then_to_another() -> None:
-    bench = Bench()
+    bench = subscriber()
     bench.hear(9, letter())
     assert Back(letter().id) in [m for _, m in bench.hear(8, letter(rest=[1]))]
     bench.know(*in_one_bucket(4))
@@ -626,7 +635,7 @@ def test_one_that_cannot_be_dialled_is_given_nothing_to_hand_on_until_it_is_ther
 
 def test_a_second_copy_brings_its_list_but_not_its_payload() -> None:
     """Its id is known, so its signature was never looked at."""
-    bench = Bench()
+    bench = subscriber()
     bench.hear(9, letter(rest=[1]))
     sent = bench.hear(8, letter(rest=[2], data=b"forged"))
     assert [(peer, m.data) for peer, m in sent if isinstance(m, Delegate)] == [(2, b"x")]
@@ -634,10 +643,19 @@ def test_a_second_copy_brings_its_list_but_not_its_payload() -> None:
     assert sorted(bench.hear(2, Done(letter().id))) == [(8, Done(letter().id)), (9, Done(letter().id))]
 
 
-def test_a_node_that_does_not_subscribe_any_more_still_hands_on() -> None:
+def test_a_node_that_does_not_subscribe_gives_the_list_back_and_carries_nothing() -> None:
+    """Whoever named it may be wrong, or it has just left; what it had begun before it ends."""
     bench = Bench()
-    assert [peer for peer, m in bench.hear(9, letter(rest=[1])) if isinstance(m, Delegate)] == [1]
+    key = letter().id
+    assert bench.hear(9, letter(rest=[1])) == [(9, Back(key))]
+    assert bench.hear(9, Still(key)) == [(9, Back(key))]
+    assert bench.hear(9, letter()) == [(9, Done(key))]
     assert bench.app.delivered == []
+    bench.router.join(TOPIC)
+    assert [peer for peer, m in bench.hear(9, letter(rest=[1])) if isinstance(m, Delegate)] == [1]
+    bench.router.leave(TOPIC)
+    assert bench.hear(9, Still(key)) == [(9, Got(key))]
+    assert bench.hear(1, Done(key)) == [(9, Done(key))]
 
 
 @settings(max_examples=50, deadline=None)
@@ -656,6 +674,7 @@ def test_every_subscriber_gets_it_once_in_few_steps_and_nobody_else(subscribers:
         assert m.hops < 25
         env = FakeEnv(me=peer, seed=seed)
         router = KadPubSub(env, Directory(FakeEnv(me=peer), ()), Inbox())
+        router.interests[TOPIC] = None
         receive(router, 0, m)
         open_parts += [(to, part) for to, part in env.take() if isinstance(part, Delegate)]
     assert copies == Counter(subscribers)
@@ -757,17 +776,17 @@ class Judge(Inbox):
 
 @pytest.mark.parametrize(("verdict", "said"), [(Verdict.ACCEPT, Delegate), (Verdict.IGNORE, Back), (Verdict.REJECT, Back)])
 def test_a_list_waits_for_the_verdict_and_goes_back_with_a_refusal(verdict: Verdict, said: type[Message]) -> None:
-    bench = Bench()
+    bench = subscriber()
     bench.router.app = judge = Judge()
     bench.hear(9, letter(rest=[1]))
-    assert bench.router.entrusted
+    assert letter().id in bench.router.unjudged
     judge.answers[0](verdict)
     assert [type(m) for _, m in bench.env.take()] == [said]
-    assert bench.router.entrusted == {}
+    assert bench.router.unjudged.lists == {} and (bench.router.held.bytes > 0) == (verdict is Verdict.ACCEPT)
 
 
 def test_a_leaf_whose_verdict_takes_time_says_that_it_has_it() -> None:
-    bench = Bench()
+    bench = subscriber()
     bench.router.app = judge = Judge()
     assert bench.hear(9, letter()) == [(9, Got(letter().id))]
     assert bench.hear(9, letter()) == [(9, Got(letter().id))]
@@ -791,19 +810,78 @@ def test_what_others_can_make_a_registrar_keep_is_bounded(monkeypatch: pytest.Mo
 
 
 def test_messages_on_their_way_are_bounded_in_number_and_bytes() -> None:
-    bench = Bench(config=replace(CONFIG, held_bytes=100_000))
+    bench = subscriber(config=replace(CONFIG, held_bytes=100_000))
     for number in range(TASKS + 100):
         bench.hear(9, letter(rest=[1], sequence=number))
-    assert len(bench.router.tree.tasks) <= TASKS
+    assert 0 < len(bench.router.tree.tasks) <= TASKS
     for number in range(100):
         bench.hear(9, letter(rest=[1], sequence=5_000 + number, data=bytes(10_000)))
-    assert bench.router.tree.bytes <= 120_000
+    assert bench.router.held.bytes <= 100_000
     waiting = bench.env.clock.waiting
     assert waiting <= len(bench.router.tree.tasks) + 2
 
 
-def test_the_lists_of_one_message_are_bounded() -> None:
+def test_one_with_too_much_to_do_gives_lists_back_and_never_says_that_it_is_done_with_them() -> None:
+    bench = subscriber()
+    for number in range(TASKS):
+        bench.hear(9, letter(rest=[1, 2], sequence=number))
+    key = letter(sequence=TASKS).id
+    assert bench.hear(9, letter(rest=[1, 2], sequence=TASKS)) == [(9, Got(key)), (9, Back(key))]
+    assert bench.app.delivered[-1].id == key
+    assert bench.hear(9, Still(key)) == [(9, Back(key))]
+    assert bench.hear(9, Still(letter(sequence=0).id)) == [(9, Got(letter(sequence=0).id))]
+    assert bench.hear(9, letter(sequence=TASKS + 1)) == [(9, Done(letter(sequence=TASKS + 1).id))]
+
+
+def test_for_a_message_of_its_own_the_oldest_of_others_gives_way_and_goes_back() -> None:
+    bench = subscriber()
+    for number in range(TASKS):
+        bench.hear(9, letter(rest=[1], sequence=number))
+    bench.know(5)
+    bench.env.take()
+    own = bench.publish()
+    oldest = letter(sequence=0).id
+    assert (9, Back(oldest)) in bench.env.take() and own in bench.router.tree.tasks
+    assert bench.hear(9, Still(oldest)) == [(9, Back(oldest))]
+    assert bench.router.refused == 0
+
+
+def test_a_message_of_its_own_that_is_forgotten_for_newer_ones_is_counted_and_told() -> None:
     bench = Bench()
+    bench.know(5)
+    first, *_ = [bench.publish() for _ in range(TASKS + 1)]
+    assert first not in bench.router.tree.tasks and len(bench.router.tree.tasks) == TASKS
+    assert bench.router.refused == 1
+    assert [row.msg for row in bench.env.take_traced() if row.kind == REJECT] == [first]
+
+
+def test_lists_count_towards_the_bytes_that_are_held() -> None:
+    bench = subscriber(replace(CONFIG, held_bytes=1 << 20))
+    heavy = [fat(peer) for peer in range(1, 41)]
+    for number in range(20):
+        bench.hear(9, msgspec.structs.replace(letter(sequence=number), rest=tuple(heavy)))
+    assert 0 < len(bench.router.tree.tasks) < 5 and bench.router.held.bytes <= 1 << 20
+    key = next(iter(bench.router.tree.tasks))
+    for sender in range(20, 40):
+        more = tuple(fat(sender * 1_000 + peer) for peer in range(40))
+        bench.hear(sender, msgspec.structs.replace(letter(sequence=key.sequence), rest=more))
+    assert bench.router.held.bytes <= 1 << 20
+
+
+def test_lists_that_wait_for_a_verdict_are_bounded_in_bytes_and_number() -> None:
+    held = Held(1 << 20)
+    unjudged = Unjudged(held)
+    heavy = tuple(map(fat, range(1, 41)))
+    taken = [unjudged.add(9, msgspec.structs.replace(letter(sequence=number), rest=heavy)) for number in range(20)]
+    assert 0 < sum(taken) < 8 and held.bytes <= 1 << 20
+    for key in list(unjudged.lists):
+        unjudged.pop(key)
+    assert held.bytes == 0
+    assert unjudged.add(9, letter(rest=range(SUBSCRIBERS))) and not unjudged.add(8, letter(rest=[1]))
+
+
+def test_the_lists_of_one_message_are_bounded() -> None:
+    bench = subscriber()
     bench.hear(9, letter(rest=range(1, SUBSCRIBERS)))
     assert Back(letter().id) in [m for _, m in bench.hear(8, letter(rest=[10_000, 10_001]))]
     bench.router.app = Judge()
@@ -830,7 +908,7 @@ def test_more_hops_than_any_path_has_are_refused_at_the_border(hops: int) -> Non
 
 
 def test_what_came_over_the_longest_path_is_handed_on_in_a_form_that_others_take() -> None:
-    bench, codec = Bench(), msgpack(KadPubSub.kinds)
+    bench, codec = subscriber(), msgpack(KadPubSub.kinds)
     ((_, m),) = [(peer, m) for peer, m in bench.hear(9, letter(rest=[1], hops=HOPS)) if isinstance(m, Delegate)]
     assert codec.unpack(codec.pack([m])[0]) == (m,)
 
