@@ -2,7 +2,8 @@
 
 It is told of changes for a while, so that the next message needs no question.
 
-Bounds: RECENT topics; what waits for an answer is the publisher's own, and counted (`waiting`).
+Bounds: RECENT topics, SUBSCRIBERS of one; what waits for an answer is the publisher's own, and counted (`waiting`). While some
+wait for each of these topics, a message of a further one is refused.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 from overlays.claims import check_infos, learn
 from overlays.kademlia.space import topic_key
-from overlays.overlay import Overlay
 from peer.machine import Env, Message, Peer, PeerInfo, Timer
 from pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
 from pubsub.kadpubsub.messages import SUBSCRIBERS, Ask, Subscribers, Update
@@ -23,13 +23,14 @@ RECENT = 256
 
 
 class Members:
-    """What is known of a topic: its subscribers, until when changes are told, and what waits for the first answer."""
+    """What is known of a topic: its subscribers, until when `tellers` tell of changes, and what waits for the first answer."""
 
-    __slots__ = ("infos", "timer", "until", "waiting")
+    __slots__ = ("infos", "tellers", "timer", "until", "waiting")
 
     def __init__(self) -> None:
         self.timer: Timer | None = None
         self.infos: dict[Peer, PeerInfo] = {}
+        self.tellers: set[Peer] = set()
         self.until = 0
         self.waiting: list[Publication] = []
 
@@ -41,22 +42,25 @@ class Members:
 
 
 class Audience:
-    """Topics that were published to lately; `begin` gets each message with its subscribers as soon as they are known."""
+    """Topics that were published to lately; `begin` gets each message with its subscribers as soon as they are known.
+
+    `lost` gets those that there is no room for.
+    """
 
     def __init__(
         self,
         env: Env,
         config: KadPubSubConfig,
-        overlay: Overlay,
         registrations: Registrations,
         begin: Callable[[Publication, Iterable[PeerInfo]], None],
+        lost: Callable[[Publication], None],
     ) -> None:
         self.env = env
         self.config = config
         self.topics: dict[str, Members] = {}
-        self._overlay = overlay
         self._registrations = registrations
         self._begin = begin
+        self._lost = lost
 
     def stop(self) -> None:
         for known in self.topics.values():
@@ -73,11 +77,10 @@ class Audience:
 
     def reach(self, publication: Publication) -> None:
         topic, now = publication.topic, self.env.now()
-        known = self.topics.get(topic)
+        known = self.topics.get(topic) or self._members(topic)
         if known is None:
-            while len(self.topics) >= RECENT:
-                del self.topics[next(iter(self.topics))]
-            known = self.topics[topic] = Members()
+            self._lost(publication)
+            return
         if known.until > now:
             self._begin(publication, known.infos.values())
             return
@@ -85,10 +88,20 @@ class Audience:
         if len(known.waiting) == 1:
             self._inquire(topic, known)
 
-    def update(self, msg: Update) -> None:
+    def _members(self, topic: str) -> Members | None:
+        """In the place of the oldest for which nothing waits, if all are taken."""
+        if len(self.topics) >= RECENT:
+            idle = next((other for other, known in self.topics.items() if not known.waiting), None)
+            if idle is None:
+                return None
+            del self.topics[idle]
+        self.topics[topic] = Members()
+        return self.topics[topic]
+
+    def update(self, sender: Peer, msg: Update) -> None:
         """Also while others are still asked: who has answered will not tell it a second time."""
         known = self.topics.get(msg.topic)
-        if known is not None and (known.until > self.env.now() or known.waiting):
+        if known is not None and sender in known.tellers and (known.until > self.env.now() or known.waiting):
             if msg.joined:
                 known.add((msg.subscriber,))
             else:
@@ -96,7 +109,7 @@ class Audience:
 
     def _inquire(self, topic: str, known: Members) -> None:
         """Who subscribes itself knows the registrars, and needs no lookup unless too few of them are left."""
-        known.infos = {}
+        known.infos, known.tellers = {}, set()
         nearest = self._registrations.nearest(topic)
         if not nearest:
             self._look(topic, known, LOOKS)
@@ -111,7 +124,7 @@ class Audience:
         self._ask(topic, known, nearest, over)
 
     def _look(self, topic: str, known: Members, looks: int) -> None:
-        self._overlay.lookup(topic_key(topic), lambda nearest: self._found(topic, known, looks - 1, nearest))
+        self._registrations.overlay.lookup(topic_key(topic), lambda nearest: self._found(topic, known, looks - 1, nearest))
 
     def _found(self, topic: str, known: Members, looks: int, nearest: Sequence[PeerInfo]) -> None:
         if not nearest and looks:
@@ -189,6 +202,8 @@ class Inquiry:
     def _takes(self, peer: Peer, msg: Subscribers) -> bool:
         """Whether the rest of its list is to be asked for. Of a list that was not heard to its end no change is waited for."""
         self._known.add(msg.subscribers)
+        if msg.leased:
+            self._known.tellers.add(peer)
         wanted = msg.more and len(self._known.infos) < SUBSCRIBERS
         more = wanted and self._goes_on(peer, msg.subscribers)
         self._leased = min(self._leased, msg.leased) if more == wanted else 0

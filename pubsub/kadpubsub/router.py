@@ -50,7 +50,7 @@ class KadPubSub(Router):
         self.seen = Seen()
         self.registries = Registries(env, config)
         self.registrations = Registrations(env, config, overlay, self.registries, self._in_force)
-        self.audience = Audience(env, config, overlay, self.registrations, self._begin)
+        self.audience = Audience(env, config, self.registrations, self._begin, self._lost)
         self.held = Held(config.held_bytes)
         self.tree = Tree(env, config, self.held, self._lost)
         self.unjudged = Unjudged(self.held)
@@ -109,7 +109,7 @@ class KadPubSub(Router):
     @upon(Update)
     def update(self, sender: Peer, msg: Update) -> None:
         check_infos(self.env.me, (msg.subscriber,))
-        self.audience.update(msg)
+        self.audience.update(sender, msg)
 
     # The way of a message.
 

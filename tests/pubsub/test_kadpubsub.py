@@ -25,7 +25,7 @@ from peer.trace import REJECT
 from pubsub.kadpubsub import registry
 from pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
 from pubsub.kadpubsub.held import LISTS, Held, Unjudged
-from pubsub.kadpubsub.inquiry import Members
+from pubsub.kadpubsub.inquiry import RECENT, Members
 from pubsub.kadpubsub.messages import (
     HOPS,
     LIST,
@@ -339,6 +339,7 @@ def test_while_it_hears_of_changes_a_publisher_asks_no_more() -> None:
 
 def test_a_registrar_tells_those_with_a_lease_who_came_and_went() -> None:
     bench = Bench()
+    bench.asked(4, Register(TOPIC, PeerInfo(4)))
     assert bench.asked(7, Ask(TOPIC)).leased == CONFIG.lease
     bench.asked(5, Register(TOPIC, PeerInfo(5)))
     bench.asked(5, Register(TOPIC, PeerInfo(5)))
@@ -347,6 +348,85 @@ def test_a_registrar_tells_those_with_a_lease_who_came_and_went() -> None:
     bench.env.advance(CONFIG.lease)
     bench.asked(6, Register(TOPIC, PeerInfo(6)))
     assert bench.env.take() == []
+
+
+def test_changes_are_taken_only_from_registrars_that_gave_a_lease() -> None:
+    bench = Bench(1, 2, 3)
+    bench.publish()
+    lessor, other, silent = bench.env.take_requests()
+    lessor.reply(Subscribers(TOPIC, (PeerInfo(60), PeerInfo(61)), CONFIG.lease))
+    other.reply(Subscribers(TOPIC, (), 0))
+    for peer in (666, other.peer, silent.peer):
+        bench.hear(peer, Update(TOPIC, PeerInfo(60), False))
+        bench.hear(peer, Update(TOPIC, PeerInfo(62), True))
+    assert sorted(bench.router.audience.topics[TOPIC].infos) == [60, 61]
+    bench.hear(lessor.peer, Update(TOPIC, PeerInfo(60), False))
+    assert sorted(bench.router.audience.topics[TOPIC].infos) == [61]
+
+
+def test_a_question_makes_a_registrar_keep_nothing() -> None:
+    bench = Bench()
+    assert bench.asked(7, Ask(TOPIC)) == Subscribers(TOPIC, (), 0)
+    assert bench.router.registries.topics == {}
+    bench.asked(5, Register(TOPIC, PeerInfo(5)))
+    bench.hear(5, Unregister(TOPIC))
+    assert bench.router.registries.topics == {}
+
+
+def test_one_peer_does_not_close_a_registrar_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "TOPICS", 40)
+    monkeypatch.setattr(registry, "SHARE", 5)
+    bench = Bench()
+    assert sum(bench.asked(666, Register(f"{number}", PeerInfo(666))).accepted for number in range(100)) == 20
+    assert bench.asked(5, Register(TOPIC, PeerInfo(5))).accepted
+    assert bench.asked(666, Register(TOPIC, PeerInfo(666))).accepted  # it takes no room that others want
+    for number in range(100):
+        bench.asked(7, Register(f"of 7, {number}", PeerInfo(7)))
+        bench.asked(8, Ask(f"of 7, {number}"))
+        bench.hear(7, Unregister(f"of 7, {number}"))
+    assert len(bench.router.registries.topics) <= 21 + 5 + 5
+
+
+def test_a_lease_that_has_ended_keeps_nobody_out() -> None:
+    bench = Bench()
+    bench.asked(5, Register(TOPIC, PeerInfo(5)))
+    for asker in range(100, 100 + LEASES):
+        assert bench.asked(asker, Ask(TOPIC)).leased
+    assert bench.asked(99, Ask(TOPIC)).leased == 0
+    bench.env.advance(CONFIG.lease)
+    assert bench.asked(99, Ask(TOPIC)).leased == CONFIG.lease
+    assert list(bench.router.registries.topics[TOPIC].leases) == [99]
+
+
+def test_a_registration_that_has_ended_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "SUBSCRIBERS", 2)
+    bench = Bench()
+    bench.env.advance(CONFIG.expiry // 2)  # between two sweeps
+    assert [bench.asked(peer, Register(TOPIC, PeerInfo(peer))).accepted for peer in (1, 2, 3)] == [True, True, False]
+    bench.env.advance(CONFIG.expiry)
+    assert bench.asked(3, Register(TOPIC, PeerInfo(3))).accepted
+
+
+def test_messages_of_more_topics_than_there_is_room_for_are_refused_and_told_of() -> None:
+    bench = Bench(1)
+    first, *others = [bench.router.compose(f"{number}", b"x") for number in range(RECENT + 2)]
+    bench.router.publish(first)
+    (request,) = bench.env.take_requests()
+    request.reply(Subscribers(first.topic, (), CONFIG.lease))
+    for publication in others:
+        bench.router.publish(publication)
+    assert first.topic not in bench.router.audience.topics and len(bench.router.audience.topics) == RECENT
+    assert sum(len(known.waiting) for known in bench.router.audience.topics.values()) == RECENT
+    assert bench.router.refused == 1
+    assert [row.msg for row in bench.env.take_traced() if row.kind == REJECT] == [others[-1].id]
+
+
+def test_no_timer_of_a_topic_for_which_something_waits_outlives_the_stop() -> None:
+    bench = Bench()
+    for number in range(RECENT + 10):
+        bench.router.publish(bench.router.compose(f"{number}", b"x"))
+    bench.router.stop()
+    assert bench.env.clock.waiting == 0
 
 
 def test_messages_that_wait_for_the_first_answer_are_all_sent_then() -> None:
