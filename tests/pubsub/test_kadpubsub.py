@@ -182,6 +182,23 @@ def test_a_registrar_whose_answer_is_lost_is_asked_again_and_given_longer_each_t
     assert bench.env.take_requests() == []
 
 
+def test_a_subscription_that_no_registrar_takes_is_tried_ever_more_seldom(caplog: pytest.LogCaptureFixture) -> None:
+    """And warned of once."""
+    bench = Bench(*range(1, 50))
+    bench.router.join(TOPIC)
+    for delay in (1, 2, 4, 8, 16, 32, 60, 60):
+        for request in bench.env.take_requests():
+            request.reply(Registered(False))
+        bench.env.advance(min(delay * CONFIG.slow, CONFIG.refresh_every) - 1)
+        assert bench.env.take_requests() == [] and bench.app.in_force == []
+        bench.env.advance(1)
+    assert [TOPIC in record.getMessage() for record in caplog.records] == [True]
+    answered(bench)
+    assert bench.app.in_force == [TOPIC]
+    bench.env.advance(CONFIG.refresh_every - 1)
+    assert bench.env.take_requests() == []
+
+
 def test_a_node_that_knows_nobody_yet_is_not_subscribed_before_others_know_of_it() -> None:
     """Nobody would send it anything; the second look finds one that it has just met."""
     bench = Bench()
