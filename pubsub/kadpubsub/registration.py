@@ -1,28 +1,26 @@
 """A subscriber's side: it registers at the k nodes nearest to its topic.
 
 A subscription is in force when all of them have answered or failed, and one has it. It registers again each `refresh_every`,
-wherever the nearest are by then; without that it is forgotten. When none of them takes it, that is logged, and tried again, first
-after `slow` and then after twice as long each time. A node that finds nobody, LOOKS times, is its own registrar.
+wherever the nearest are by then; without that it is forgotten. When none of them takes it, the trace says so once, and it is
+tried again, first after `slow` and then after twice as long each time. One that finds nobody, LOOKS times, is its own registrar.
 Bounds: one timer, and one request a registrar, for each topic joined here.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 
 from overlays.claims import learn
 from overlays.kademlia.space import topic_key
 from overlays.overlay import Overlay
 from peer.machine import Env, Message, Peer, PeerInfo, Timer
+from peer.trace import REJECT
 from pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
 from pubsub.kadpubsub.messages import Register, Registered, Unregister
 from pubsub.kadpubsub.registry import Registries, is_registrar
 
 ASKS = 3  # of one registrar, each with twice the patience of the one before
 DOUBLINGS = 16  # of the delay after which it is tried again; `refresh_every` is the longest
-
-log = logging.getLogger("weft.pubsub")
 
 
 class Registrations:
@@ -92,7 +90,7 @@ class Registration:
 
     def _try_again(self) -> None:
         if not self._untaken:
-            log.warning("no registrar takes the subscription to %r; it is tried again", self._topic)
+            self._all.env.trace(REJECT, self._topic, reason="no registrar takes the subscription")
         config = self._all.config
         delay = min(config.slow << min(self._untaken, DOUBLINGS), config.refresh_every)
         self._untaken += 1
