@@ -1,7 +1,8 @@
 """A subscriber's side: it registers at the k nodes nearest to its topic.
 
 A subscription is in force when all of them have answered or failed, and one has it. It registers again each `refresh_every`,
-wherever the nearest are by then; without that it is forgotten. A node that finds nobody, LOOKS times, is its own registrar.
+wherever the nearest are by then; without that it is forgotten. When none of them takes it, the trace says so once, and it is
+tried again, first after `slow` and then after twice as long each time. One that finds nobody, LOOKS times, is its own registrar.
 Bounds: one timer, and one request a registrar, for each topic joined here.
 """
 
@@ -13,11 +14,13 @@ from overlays.claims import learn
 from overlays.kademlia.space import topic_key
 from overlays.overlay import Overlay
 from peer.machine import Env, Message, Peer, PeerInfo, Timer
+from peer.trace import REJECT
 from pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
 from pubsub.kadpubsub.messages import Register, Registered, Unregister
 from pubsub.kadpubsub.registry import Registries, is_registrar
 
 ASKS = 3  # of one registrar, each with twice the patience of the one before
+DOUBLINGS = 16  # of the delay after which it is tried again; `refresh_every` is the longest
 
 
 class Registrations:
@@ -59,6 +62,7 @@ class Registration:
         self._topic = topic
         self._timer: Timer | None = None
         self._looks = 0
+        self._untaken = 0  # times in a row that none took it
         self._in_force = False
         self._near = False
         self.ended = False
@@ -79,7 +83,23 @@ class Registration:
         """All have answered or failed."""
         self.registrars = taken
         if taken or self._near:
+            self._untaken = 0
             self._comes_into_force()
+        else:
+            self._try_again()
+
+    def _try_again(self) -> None:
+        if not self._untaken:
+            self._all.env.trace(REJECT, self._topic, reason="no registrar takes the subscription")
+        config = self._all.config
+        delay = min(config.slow << min(self._untaken, DOUBLINGS), config.refresh_every)
+        self._untaken += 1
+        self._wait(delay)
+
+    def _wait(self, delay: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._all.env.after(delay, self.look)
 
     def _found(self, nearest: Sequence[PeerInfo]) -> None:
         if self.ended:
@@ -90,7 +110,7 @@ class Registration:
         self._near = is_registrar(env.me, self._topic, nearest) and self._all.registries.add(self._topic, me)
         for info in nearest:
             learn(env, info)
-        self._timer = env.after(config.refresh_every if nearest else config.slow, self.look)
+        self._wait(config.refresh_every if nearest else config.slow)
         if nearest:
             Round(self, env, config, Register(self._topic, me)).ask([info.peer for info in nearest])
         elif self._looks >= LOOKS:

@@ -1,9 +1,11 @@
 """KadPubSub's machine: what comes in is judged here, and goes to the side of the node that it concerns.
 
-A node is subscriber, registrar, publisher and delegate at once; each is a file of this package, and none knows the others' state.
+A node is subscriber, registrar, publisher and delegate at once, and each is a file of this package. A publisher looks at what its
+node knows as subscriber and as registrar, and a subscriber near its own topic registers at its own node; else none knows the
+others' state.
 
 Below it needs an overlay with `lookup`; neighbours it needs none. Above it promises each message once while its id is remembered.
-Bounds: those of its sides; TASKS messages that validation has not judged, LISTS of each; the ids in `pubsub.seen`.
+Bounds: those of its sides; the ids in `pubsub.seen`.
 """
 
 from __future__ import annotations
@@ -13,9 +15,10 @@ from collections.abc import Iterable
 from overlays.claims import check_infos, learn
 from overlays.overlay import Overlay
 from peer.errors import PeerError, UsageError
-from peer.machine import Env, Link, Message, MessageId, Peer, PeerInfo, Reply, Timer, answers, upon
-from peer.trace import DUPLICATE
+from peer.machine import Env, Link, Message, Peer, PeerInfo, Reply, Timer, answers, upon
+from peer.trace import DUPLICATE, REJECT
 from pubsub.kadpubsub.config import DEFAULTS, KadPubSubConfig
+from pubsub.kadpubsub.held import Held, Unjudged
 from pubsub.kadpubsub.inquiry import Audience
 from pubsub.kadpubsub.messages import (
     Ask,
@@ -32,28 +35,25 @@ from pubsub.kadpubsub.messages import (
 )
 from pubsub.kadpubsub.registration import Registrations
 from pubsub.kadpubsub.registry import Registries
-from pubsub.kadpubsub.tree import TASKS, Tree
+from pubsub.kadpubsub.tree import Tree
 from pubsub.message import Interest, Publication
-from pubsub.router import App, Role, Router
+from pubsub.router import App, Router
 from pubsub.seen import Seen
-
-LISTS = 4  # of one message that validation has not judged yet
 
 
 class KadPubSub(Router):
-    """`entrusted` are lists that came with messages which validation has not judged yet."""
-
     protocols = ("/weft/kadpubsub/1.0.0",)
 
-    def __init__(self, env: Env, overlay: Overlay, app: App, config: KadPubSubConfig = DEFAULTS, role: Role = Role.PEER) -> None:
-        super().__init__(env, overlay, app, role)
+    def __init__(self, env: Env, overlay: Overlay, app: App, config: KadPubSubConfig = DEFAULTS) -> None:
+        super().__init__(env, overlay, app)
         self.config = config
         self.seen = Seen()
         self.registries = Registries(env, config)
         self.registrations = Registrations(env, config, overlay, self.registries, self._in_force)
-        self.audience = Audience(env, config, overlay, self.registrations, self._begin)
-        self.tree = Tree(env, config)
-        self.entrusted: dict[MessageId, list[tuple[Peer, Delegate]]] = {}
+        self.audience = Audience(env, config, self.registrations, self._begin, self._lost)
+        self.held = Held(config.held_bytes)
+        self.tree = Tree(env, config, self.held, self._lost)
+        self.unjudged = Unjudged(self.held)
         self.sweeper: Timer | None = None
 
     def start(self) -> None:
@@ -100,13 +100,16 @@ class KadPubSub(Router):
 
     @answers(Ask, Subscribers)
     def ask(self, sender: Peer, msg: Ask, reply: Reply) -> None:
+        if msg.after is not None:
+            check_infos(self.env.me, (PeerInfo(msg.after),))
         leased = self.registries.lease(msg.topic, sender)
-        reply(Subscribers(msg.topic, tuple(self.registries.subscribers(msg.topic)), leased))
+        subscribers, more = self.registries.page(msg.topic, msg.after)
+        reply(Subscribers(msg.topic, tuple(subscribers), leased, more))
 
     @upon(Update)
     def update(self, sender: Peer, msg: Update) -> None:
         check_infos(self.env.me, (msg.subscriber,))
-        self.audience.update(msg)
+        self.audience.update(sender, msg)
 
     # The way of a message.
 
@@ -120,20 +123,29 @@ class KadPubSub(Router):
     def _begin(self, publication: Publication, subscribers: Iterable[PeerInfo]) -> None:
         self.tree.begin(publication, 0, (), subscribers)
 
+    def _lost(self, publication: Publication) -> None:
+        """A message of this node that not all will have, since it has too many on their way."""
+        self.refused += 1
+        self.trace(REJECT, publication.topic, publication.id, None, 0, "too many messages on their way")
+
     @upon(Delegate)
     def delegate(self, sender: Peer, m: Delegate) -> None:
-        check_infos(self.env.me, m.rest)
-        if m.hops < 0:
-            raise PeerError(f"a message of {m.hops} hops")
+        m.check(self.env.me)
+        if self.seen.has(m.id):
+            self._again(sender, m)
+        elif m.topic in self.interests:
+            self._first(sender, m)
+        else:
+            self._hands_back(sender, m)  # only subscribers carry; it has left, or somebody names it who never was one
+
+    def _first(self, sender: Peer, m: Delegate) -> None:
+        self.seen.note(m.id, self.env.now())
         if m.rest:
             self.env.send(sender, Got(m.id))
-        if m.id in self.seen or not self.seen.note(m.id, self.env.now()):
-            self._again(sender, m)
-        else:
-            self._entrust(sender, m)
-            self._received(sender, m.publication(), m.hops + 1)
-            if not m.rest and m.id in self.entrusted:
-                self.env.send(sender, Got(m.id))  # DONE waits for a verdict, and who sent it must not take it for lost
+        self._entrust(sender, m)
+        self._received(sender, m.publication(), m.hops + 1)
+        if not m.rest and m.id in self.unjudged:
+            self.env.send(sender, Got(m.id))  # DONE waits for a verdict, and who sent it must not take it for lost
 
     def _again(self, sender: Peer, m: Delegate) -> None:
         """The list may be another. The message is the one that was accepted here: a second one may be forged."""
@@ -141,30 +153,39 @@ class KadPubSub(Router):
             self.trace(DUPLICATE, m.topic, m.id, sender)
         task = self.tree.tasks.get(m.id)
         if not m.rest:
-            self.env.send(sender, Got(m.id) if m.id in self.entrusted else Done(m.id))
+            self.env.send(sender, Got(m.id) if m.id in self.unjudged else Done(m.id))
         elif task is not None:
+            self.env.send(sender, Got(m.id))
             self.tree.add(task, sender, m.rest)
-        elif m.id in self.entrusted:
+        elif m.id in self.unjudged:
+            self.env.send(sender, Got(m.id))
             self._entrust(sender, m)
         else:
-            self.env.send(sender, Back(m.id))
+            self._hands_back(sender, m)
 
     def _entrust(self, sender: Peer, m: Delegate) -> None:
-        lists = self.entrusted.get(m.id, [])
-        if len(lists) < LISTS and (lists or len(self.entrusted) < TASKS):
-            self.entrusted[m.id] = [*lists, (sender, m)]
-        elif m.rest:
-            self.env.send(sender, Back(m.id))
+        if not self.unjudged.add(sender, m) and m.rest:
+            self._hands_back(sender, m)
+
+    def _hands_back(self, sender: Peer, m: Delegate) -> None:
+        if m.rest:
+            self.tree.give_back((sender,), m.id)
+        else:
+            self.env.send(sender, Done(m.id))
 
     def _forward(self, publication: Publication, sender: Peer) -> None:
-        lists = self.entrusted.pop(publication.id, [])
-        hops = min((m.hops for _, m in lists), default=0) + 1
-        self.tree.begin(publication, hops, [peer for peer, _ in lists], [info for _, m in lists for info in m.rest])
+        lists = self.unjudged.pop(publication.id)
+        hops = min((entrusted.hops for entrusted in lists), default=0) + 1
+        rest = [info for entrusted in lists for info in entrusted.rest]
+        self.tree.begin(publication, hops, [entrusted.sender for entrusted in lists], rest)
 
     def _refused(self, publication: Publication) -> None:
         """Those who gave it to this node took it for good, and may hand it on to others."""
-        for sender, m in self.entrusted.pop(publication.id, ()):
-            self.env.send(sender, Back(m.id) if m.rest else Done(m.id))
+        for entrusted in self.unjudged.pop(publication.id):
+            if entrusted.rest:
+                self.tree.give_back((entrusted.sender,), publication.id)
+            else:
+                self.env.send(entrusted.sender, Done(publication.id))
 
     def _forged(self, publication: Publication) -> None:
         self.seen.discard(publication.id)
@@ -183,8 +204,12 @@ class KadPubSub(Router):
 
     @upon(Still)
     def still(self, sender: Peer, msg: Still) -> None:
-        at_it = msg.id in self.tree.tasks or msg.id in self.entrusted
-        self.env.send(sender, Got(msg.id) if at_it else Done(msg.id))
+        if msg.id in self.tree.tasks or msg.id in self.unjudged:
+            self.env.send(sender, Got(msg.id))
+        elif (sender, msg.id) in self.tree.returned or not self.seen.has(msg.id):
+            self.env.send(sender, Back(msg.id))
+        else:
+            self.env.send(sender, Done(msg.id))
 
     # Links.
 

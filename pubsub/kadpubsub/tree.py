@@ -1,32 +1,40 @@
 """The tree: each who carries a message cuts the subscribers still to be reached into parts, and gives each part to one of it.
 
 They are sorted into buckets of the XOR space, as seen from here; one of each bucket gets the message and the rest of its
-bucket (DELEGATE), and does the same with it. So only subscribers carry it, each once, in about log2(n) steps.
+bucket (DELEGATE), and does the same with it. So only subscribers carry it, each once, in about log2(n) steps. A bucket whose
+list is too long for one message is cut into several.
 A delegate says at once that it has it (GOT), and when all of its part is done (DONE). Both may be lost, as may the message:
 - Who has not said GOT gets it again after half of `slow`. After `slow` it is passed over: another of the bucket gets the rest,
   and it gets the message for itself alone, ever more seldom, SENDS times in all.
 - Who has said GOT and takes long is asked whether it is still at it (STILL), and passed over when it does not answer, or is lost.
-- Who cannot hand on gives the list back (BACK).
+- Who cannot hand on gives the list back (BACK): it has too much to do, refuses the message, or does not subscribe any more.
 Copies that meet by that are known by their ids, and whoever is in two lists of a message is given it once.
 
-Bounds: TASKS under way, SUBSCRIBERS in the lists of one, `held_bytes` of messages for them, one timer a delegate; SUSPECTS.
+Bounds: TASKS under way, SUBSCRIBERS in the lists of one, `held_bytes` of messages and lists for them and for what is not judged
+yet, one timer a delegate; SUSPECTS, RETURNED. Where there is no room, lists of others go back; for a message of this node's own
+the oldest of others gives way, or else its own oldest, which is counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from overlays.claims import learn
 from overlays.kademlia.space import BITS, place_of
 from peer.machine import Env, MessageId, Peer, PeerInfo, Timer
 from pubsub.kadpubsub.config import KadPubSubConfig
-from pubsub.kadpubsub.messages import SUBSCRIBERS, Back, Delegate, Done, Still
+from pubsub.kadpubsub.held import Held, load
+from pubsub.kadpubsub.messages import SUBSCRIBERS, Back, Delegate, Done, Still, lists
 from pubsub.message import Publication, weight
 
 TASKS = 1_024
 SENDS = 5  # of a message to one that does not answer
 STILLS = 3  # questions to one that does not answer
 SUSPECTS = 1_024
+RETURNED = 1_024  # lists given back that are remembered, should BACK be lost
+SHARED = 64  # bytes of a subscriber in a task of this node's own: what is known of it is kept once for all tasks
+UNASKED = 3  # times `slow`, before one that has it is asked: one of its delegates may be passed over, and another do its part
+AT_IT = 3  # times `patience`, for which one may be at it: a chain of delegates that are passed over, one after the other
 
 
 class Part:
@@ -48,15 +56,16 @@ class Task:
     `entrusted` are all that this node was to reach: a list that comes a second time, since GOT was lost, brings nothing new.
     """
 
-    __slots__ = ("entrusted", "hops", "mine", "owed", "parts", "publication")
+    __slots__ = ("bytes", "entrusted", "hops", "mine", "owed", "parts", "publication")
 
-    def __init__(self, publication: Publication, hops: int, mine: bool) -> None:
+    def __init__(self, publication: Publication, hops: int, mine: bool, entrusted: dict[Peer, PeerInfo]) -> None:
         self.mine = mine
         self.publication = publication
         self.hops = hops
         self.owed: dict[Peer, None] = {}
         self.parts: dict[Peer, Part] = {}
-        self.entrusted: dict[Peer, PeerInfo] = {}
+        self.entrusted = entrusted
+        self.bytes = weight(publication) + (SHARED * len(entrusted) if mine else load(entrusted.values()))
 
     @property
     def taken(self) -> bool:
@@ -65,14 +74,19 @@ class Task:
 
 
 class Tree:
-    """All messages on their way from here. `suspects` did not answer last time: they are given nothing to hand on."""
+    """All messages on their way from here. `suspects` did not answer last time: they are given nothing to hand on.
 
-    def __init__(self, env: Env, config: KadPubSubConfig) -> None:
+    `lost` hears of messages of this node that it forgot before all delegates were done.
+    """
+
+    def __init__(self, env: Env, config: KadPubSubConfig, held: Held, lost: Callable[[Publication], None]) -> None:
         self._env = env
         self._config = config
+        self._held = held
+        self._lost = lost
         self._place = place_of(env.me)
         self.tasks: dict[MessageId, Task] = {}
-        self.bytes = 0  # of the messages of tasks
+        self.returned: dict[tuple[Peer, MessageId], None] = {}
         self.links: dict[Peer, int] = {}
         self.suspects: dict[Peer, None] = {}
 
@@ -86,23 +100,50 @@ class Tree:
         return sum(weight(task.publication) for task in self.tasks.values() if task.mine and not task.taken)
 
     def begin(self, publication: Publication, hops: int, owed: Iterable[Peer], subscribers: Iterable[PeerInfo]) -> None:
-        while self.tasks and (len(self.tasks) >= TASKS or self.bytes > self._config.held_bytes):
-            self._forget(next(iter(self.tasks.values())))
-        self.bytes += weight(publication)
-        task = self.tasks[publication.id] = Task(publication, hops, publication.id.source == self._env.me)
+        mine = publication.id.source == self._env.me
+        task = Task(publication, hops, mine, {info.peer: info for info in subscribers})
+        if mine:
+            self._make_room(task.bytes)
+        elif task.entrusted and not self._has_room(task.bytes):
+            self.give_back(owed, publication.id)
+            return
+        self._held.bytes += task.bytes
+        self.tasks[publication.id] = task
         task.owed |= dict.fromkeys(owed)
-        task.entrusted = {info.peer: info for info in subscribers}
         self._hand_on(task, task.entrusted.values())
 
     def add(self, task: Task, sender: Peer, subscribers: Iterable[PeerInfo]) -> None:
         """One more list for a message that is on its way already."""
         fresh = {info.peer: info for info in subscribers if info.peer not in task.entrusted}
-        if fresh and len(task.entrusted) + len(fresh) > SUBSCRIBERS:
-            self._env.send(sender, Back(task.publication.id))
+        size = load(fresh.values())
+        if fresh and (len(task.entrusted) + len(fresh) > SUBSCRIBERS or not self._held.fits(size)):
+            self.give_back((sender,), task.publication.id)
             return
         task.owed[sender] = None
         task.entrusted |= fresh
+        task.bytes += size
+        self._held.bytes += size
         self._hand_on(task, fresh.values())
+
+    def give_back(self, owed: Iterable[Peer], key: MessageId) -> None:
+        """Remembered for a while: who does not hear it must not be told DONE when it asks."""
+        for peer in owed:
+            if len(self.returned) >= RETURNED:
+                del self.returned[next(iter(self.returned))]
+            self.returned[peer, key] = None
+            self._env.send(peer, Back(key))
+
+    def _has_room(self, size: int) -> bool:
+        return len(self.tasks) < TASKS and self._held.fits(size)
+
+    def _make_room(self, size: int) -> None:
+        while self.tasks and not self._has_room(size):
+            others = (task for task in self.tasks.values() if not task.mine)
+            oldest = next(others, None) or next(iter(self.tasks.values()))
+            self._forget(oldest)
+            self.give_back(oldest.owed, oldest.publication.id)
+            if oldest.mine:
+                self._lost(oldest.publication)
 
     # What delegates say.
 
@@ -117,9 +158,9 @@ class Tree:
             return
         if not part.got:
             part.got = True
-            part.until = self._env.now() + 3 * self._config.patience
+            part.until = self._env.now() + AT_IT * self._config.patience
         part.sends = 0
-        self._wait(task, peer, part, max(0, min(3 * self._config.slow, part.until - self._env.now())))
+        self._wait(task, peer, part, max(0, min(UNASKED * self._config.slow, part.until - self._env.now())))
 
     def done(self, peer: Peer, key: MessageId) -> None:
         self.suspects.pop(peer, None)
@@ -178,13 +219,14 @@ class Tree:
             else:
                 buckets.setdefault(BITS - (place_of(info.peer) ^ self._place).bit_length(), []).append(info)
         for bucket in buckets.values():
-            self._give_bucket(task, bucket)
+            for part in lists(bucket):
+                self._give_part(task, part)
         self._finish(task)
 
-    def _give_bucket(self, task: Task, bucket: list[PeerInfo]) -> None:
-        linked = [info for info in bucket if info.peer in self.links]
-        chosen = self._env.rng.choice(linked or bucket)
-        self._give(task, chosen, [info for info in bucket if info.peer != chosen.peer])
+    def _give_part(self, task: Task, part: list[PeerInfo]) -> None:
+        linked = [info for info in part if info.peer in self.links]
+        chosen = self._env.rng.choice(linked or part)
+        self._give(task, chosen, [info for info in part if info.peer != chosen.peer])
 
     def _give(self, task: Task, info: PeerInfo, rest: list[PeerInfo]) -> None:
         learn(self._env, info)
@@ -254,6 +296,6 @@ class Tree:
 
     def _forget(self, task: Task) -> None:
         del self.tasks[task.publication.id]
-        self.bytes -= weight(task.publication)
+        self._held.bytes -= task.bytes
         for part in task.parts.values():
             part.timer.cancel()

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from overlays import claims
 from overlays.kademlia.space import BITS, place_of, place_of_key, topic_key
 from overlays.overlay import Overlay
 from peer.codec import msgpack
@@ -18,10 +21,15 @@ from peer.dispatch import ask, receive
 from peer.errors import PeerError, UsageError
 from peer.fake import FakeEnv, FakeRequest, FakeWire
 from peer.machine import SECOND, Build, Env, Link, Message, MessageId, Peer, PeerInfo
+from peer.trace import REJECT
 from pubsub.kadpubsub import registry
 from pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
-from pubsub.kadpubsub.inquiry import Members
+from pubsub.kadpubsub.held import LISTS, Held, Unjudged
+from pubsub.kadpubsub.inquiry import RECENT, Members
 from pubsub.kadpubsub.messages import (
+    HOPS,
+    LIST,
+    LONGEST,
     SUBSCRIBERS,
     Ask,
     Back,
@@ -34,12 +42,15 @@ from pubsub.kadpubsub.messages import (
     Subscribers,
     Unregister,
     Update,
+    length,
+    lists,
 )
 from pubsub.kadpubsub.registration import ASKS
 from pubsub.kadpubsub.registry import LEASES
-from pubsub.kadpubsub.router import LISTS, KadPubSub
+from pubsub.kadpubsub.router import KadPubSub
 from pubsub.kadpubsub.tree import STILLS, TASKS
-from pubsub.message import Filter, Publication, Verdict
+from pubsub.message import Filter, OrderHeader, Publication, Verdict
+from pubsub.router import LARGEST, too_large
 from tests.pubsub.apps import Inbox
 
 CONFIG = KadPubSubConfig()
@@ -96,6 +107,13 @@ class Bench:
     def given(self) -> dict[Peer, tuple[Peer, ...]]:
         """To whom the message went, and with which rest."""
         return {peer: tuple(info.peer for info in m.rest) for peer, m in self.env.take() if isinstance(m, Delegate)}
+
+
+def subscriber(config: KadPubSubConfig = CONFIG) -> Bench:
+    """One that has the topic, as if it had registered long ago."""
+    bench = Bench(config=config)
+    bench.router.interests[TOPIC] = None
+    return bench
 
 
 def bucket(peer: Peer, seen_from: Peer = 0) -> int:
@@ -162,6 +180,29 @@ def test_a_registrar_whose_answer_is_lost_is_asked_again_and_given_longer_each_t
         bench.env.advance(request.timeout)
     assert timeouts == [CONFIG.slow, 2 * CONFIG.slow, 4 * CONFIG.slow]
     assert bench.env.take_requests() == []
+
+
+def test_a_subscription_that_no_registrar_takes_is_tried_ever_more_seldom() -> None:
+    """And the trace says so once, until one has taken it."""
+    bench = Bench(*range(1, 50))
+    bench.router.join(TOPIC)
+    for delay in (1, 2, 4, 8, 16, 32, 60, 60):
+        for request in bench.env.take_requests():
+            request.reply(Registered(False))
+        bench.env.advance(min(delay * CONFIG.slow, CONFIG.refresh_every) - 1)
+        assert bench.env.take_requests() == [] and bench.app.in_force == []
+        bench.env.advance(1)
+    assert [row.topic for row in bench.env.take_traced() if row.kind == REJECT] == [TOPIC]
+    answered(bench)
+    assert bench.app.in_force == [TOPIC]
+    bench.env.advance(CONFIG.refresh_every - 1)
+    assert bench.env.take_requests() == []
+    bench.env.advance(1)
+    for request in bench.env.take_requests():
+        request.reply(Registered(False))
+    assert [row.topic for row in bench.env.take_traced() if row.kind == REJECT] == [TOPIC]
+    bench.env.advance(CONFIG.slow)
+    assert len(answered(bench)) == 4
 
 
 def test_a_node_that_knows_nobody_yet_is_not_subscribed_before_others_know_of_it() -> None:
@@ -321,6 +362,7 @@ def test_while_it_hears_of_changes_a_publisher_asks_no_more() -> None:
 
 def test_a_registrar_tells_those_with_a_lease_who_came_and_went() -> None:
     bench = Bench()
+    bench.asked(4, Register(TOPIC, PeerInfo(4)))
     assert bench.asked(7, Ask(TOPIC)).leased == CONFIG.lease
     bench.asked(5, Register(TOPIC, PeerInfo(5)))
     bench.asked(5, Register(TOPIC, PeerInfo(5)))
@@ -331,6 +373,85 @@ def test_a_registrar_tells_those_with_a_lease_who_came_and_went() -> None:
     assert bench.env.take() == []
 
 
+def test_changes_are_taken_only_from_registrars_that_gave_a_lease() -> None:
+    bench = Bench(1, 2, 3)
+    bench.publish()
+    lessor, other, silent = bench.env.take_requests()
+    lessor.reply(Subscribers(TOPIC, (PeerInfo(60), PeerInfo(61)), CONFIG.lease))
+    other.reply(Subscribers(TOPIC, (), 0))
+    for peer in (666, other.peer, silent.peer):
+        bench.hear(peer, Update(TOPIC, PeerInfo(60), False))
+        bench.hear(peer, Update(TOPIC, PeerInfo(62), True))
+    assert sorted(bench.router.audience.topics[TOPIC].infos) == [60, 61]
+    bench.hear(lessor.peer, Update(TOPIC, PeerInfo(60), False))
+    assert sorted(bench.router.audience.topics[TOPIC].infos) == [61]
+
+
+def test_a_question_makes_a_registrar_keep_nothing() -> None:
+    bench = Bench()
+    assert bench.asked(7, Ask(TOPIC)) == Subscribers(TOPIC, (), 0)
+    assert bench.router.registries.topics == {}
+    bench.asked(5, Register(TOPIC, PeerInfo(5)))
+    bench.hear(5, Unregister(TOPIC))
+    assert bench.router.registries.topics == {}
+
+
+def test_one_peer_does_not_close_a_registrar_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "TOPICS", 40)
+    monkeypatch.setattr(registry, "SHARE", 5)
+    bench = Bench()
+    assert sum(bench.asked(666, Register(f"{number}", PeerInfo(666))).accepted for number in range(100)) == 20
+    assert bench.asked(5, Register(TOPIC, PeerInfo(5))).accepted
+    assert bench.asked(666, Register(TOPIC, PeerInfo(666))).accepted  # it takes no room that others want
+    for number in range(100):
+        bench.asked(7, Register(f"of 7, {number}", PeerInfo(7)))
+        bench.asked(8, Ask(f"of 7, {number}"))
+        bench.hear(7, Unregister(f"of 7, {number}"))
+    assert len(bench.router.registries.topics) <= 21 + 5 + 5
+
+
+def test_a_lease_that_has_ended_keeps_nobody_out() -> None:
+    bench = Bench()
+    bench.asked(5, Register(TOPIC, PeerInfo(5)))
+    for asker in range(100, 100 + LEASES):
+        assert bench.asked(asker, Ask(TOPIC)).leased
+    assert bench.asked(99, Ask(TOPIC)).leased == 0
+    bench.env.advance(CONFIG.lease)
+    assert bench.asked(99, Ask(TOPIC)).leased == CONFIG.lease
+    assert list(bench.router.registries.topics[TOPIC].leases) == [99]
+
+
+def test_a_registration_that_has_ended_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "SUBSCRIBERS", 2)
+    bench = Bench()
+    bench.env.advance(CONFIG.expiry // 2)  # between two sweeps
+    assert [bench.asked(peer, Register(TOPIC, PeerInfo(peer))).accepted for peer in (1, 2, 3)] == [True, True, False]
+    bench.env.advance(CONFIG.expiry)
+    assert bench.asked(3, Register(TOPIC, PeerInfo(3))).accepted
+
+
+def test_messages_of_more_topics_than_there_is_room_for_are_refused_and_told_of() -> None:
+    bench = Bench(1)
+    first, *others = [bench.router.compose(f"{number}", b"x") for number in range(RECENT + 2)]
+    bench.router.publish(first)
+    (request,) = bench.env.take_requests()
+    request.reply(Subscribers(first.topic, (), CONFIG.lease))
+    for publication in others:
+        bench.router.publish(publication)
+    assert first.topic not in bench.router.audience.topics and len(bench.router.audience.topics) == RECENT
+    assert sum(len(known.waiting) for known in bench.router.audience.topics.values()) == RECENT
+    assert bench.router.refused == 1
+    assert [row.msg for row in bench.env.take_traced() if row.kind == REJECT] == [others[-1].id]
+
+
+def test_no_timer_of_a_topic_for_which_something_waits_outlives_the_stop() -> None:
+    bench = Bench()
+    for number in range(RECENT + 10):
+        bench.router.publish(bench.router.compose(f"{number}", b"x"))
+    bench.router.stop()
+    assert bench.env.clock.waiting == 0
+
+
 def test_messages_that_wait_for_the_first_answer_are_all_sent_then() -> None:
     bench = Bench(1)
     ids = [bench.publish() for _ in range(3)]
@@ -339,7 +460,97 @@ def test_messages_that_wait_for_the_first_answer_are_all_sent_then() -> None:
     assert [m.id for _, m in bench.env.take() if isinstance(m, Delegate)] == ids
 
 
+def fat(peer: Peer) -> PeerInfo:
+    """The longest claim that is let in."""
+    return PeerInfo(peer, ("\N{SNOWMAN}" * claims.TEXT,) * claims.ADDRESSES, bytes(claims.RECORD))
+
+
+def test_a_list_that_is_too_long_for_a_frame_is_told_in_several_answers() -> None:
+    bench, codec = Bench(), msgpack(KadPubSub.kinds)
+    for peer in range(1, 201):
+        assert bench.asked(peer, Register(TOPIC, fat(peer))).accepted
+    told: list[Peer] = []
+    more = True
+    while more:
+        answer = bench.asked(999, Ask(TOPIC, told[-1] if told else None))
+        assert len(codec.pack([answer])[0]) < 2 * LIST and answer.leased == CONFIG.lease
+        told += [info.peer for info in answer.subscribers]
+        more = answer.more
+        bench.hear(told[0], Unregister(TOPIC))  # shifts nothing
+    assert told == list(range(1, 201))
+
+
+def test_a_publisher_asks_on_until_it_has_the_whole_list() -> None:
+    bench = Bench(1)
+    bench.publish()
+    for first, more in ((60, True), (62, True), (64, False)):
+        assert bench.given() == {}
+        (request,) = bench.env.take_requests()
+        assert request.msg == Ask(TOPIC, first - 1 if first > 60 else None)
+        request.reply(Subscribers(TOPIC, (PeerInfo(first), PeerInfo(first + 1)), CONFIG.lease, more))
+    given = bench.given()
+    assert sorted([*given, *(peer for rest in given.values() for peer in rest)]) == list(range(60, 66))
+    bench.publish()
+    assert bench.env.take_requests() == []
+
+
+def test_a_registrar_that_always_has_more_to_tell_holds_up_no_message() -> None:
+    bench = Bench(1)
+    bench.publish()
+    for turn in range(2 * CONFIG.patience // CONFIG.slow):
+        assert bench.given() == {}
+        bench.env.advance(CONFIG.slow // 2)
+        (request,) = bench.env.take_requests()
+        request.reply(Subscribers(TOPIC, (PeerInfo(60 + turn),), CONFIG.lease, True))
+    assert bench.given() and bench.env.take_requests() == []
+    bench.publish()
+    assert bench.env.take_requests()  # the list was not heard to its end
+
+
+def test_one_that_tells_the_same_again_and_again_is_not_asked_on() -> None:
+    bench = Bench(1)
+    bench.publish()
+    for _ in range(2):
+        (request,) = bench.env.take_requests()
+        request.reply(Subscribers(TOPIC, (PeerInfo(60),), CONFIG.lease, True))
+    assert bench.given() == {60: ()} and bench.env.take_requests() == []
+
+
+def test_the_lists_of_several_registrars_are_bounded_when_they_are_put_together() -> None:
+    bench, codec = Bench(1, 2, 3), msgpack(KadPubSub.kinds)
+    bench.publish()
+    for number, request in enumerate(bench.env.take_requests(), 1):
+        infos = tuple(PeerInfo(number * 100_000 + other) for other in range(SUBSCRIBERS))
+        request.reply(Subscribers(TOPIC, infos, CONFIG.lease))
+    assert len(bench.router.audience.topics[TOPIC].infos) == SUBSCRIBERS
+    for _, m in bench.env.take():
+        assert codec.unpack(codec.pack([m])[0]) == (m,)
+
+
 # The tree.
+
+
+def test_the_largest_message_reaches_the_most_subscribers_in_frames_that_are_let_in() -> None:
+    bench, codec = Bench(), msgpack(KadPubSub.kinds)
+    usual = [PeerInfo(peer, ("/ip4/203.0.113.7/tcp/4001",) * 3) for peer in range(65, SUBSCRIBERS + 1)]
+    everyone = [*map(fat, range(1, 65)), *usual]
+    order = OrderHeader(1, 1, (MessageId(1, 1, 1),) * 16_000)
+    header = bench.router.compose("\N{SNOWMAN}" * 1_024, bytes(LARGEST), order)
+    publication = msgspec.structs.replace(header, signature=bytes(2_048), key=bytes(2_048))
+    assert not too_large(publication, LARGEST)
+    bench.router.tree.begin(publication, 0, (), everyone)
+    parts = {peer: m for peer, m in bench.env.take() if isinstance(m, Delegate)}
+    assert sorted([*parts, *(info.peer for m in parts.values() for info in m.rest)]) == list(range(1, SUBSCRIBERS + 1))
+    for m in parts.values():
+        assert len(codec.pack([m])[0]) <= codec.limit
+
+
+def test_a_list_is_cut_by_its_bytes_and_no_shorter_than_need_be() -> None:
+    infos = [*map(fat, range(10)), *map(PeerInfo, range(10, 5_000))]
+    cut = list(lists(infos))
+    assert [info for part in cut for info in part] == infos
+    assert all(len(msgspec.msgpack.encode(part)) <= LIST for part in cut)
+    assert all(sum(map(length, [*part, after[0]])) > LIST for part, after in pairwise(cut))
 
 
 def test_each_bucket_goes_to_one_of_it_with_the_rest() -> None:
@@ -363,11 +574,11 @@ def test_a_delegate_says_that_it_has_it_hands_on_and_says_when_all_is_done() -> 
     assert [publication.data for publication in bench.app.delivered] == [b"x"]
     told = [bench.hear(peer, Done(letter().id)) for peer in parts]
     assert told[-1] == [(9, Done(letter().id))] and not any(told[:-1])
-    assert not bench.router.tree.tasks and bench.router.tree.bytes == 0
+    assert not bench.router.tree.tasks and bench.router.held.bytes == 0
 
 
 def test_a_leaf_says_only_that_it_is_done() -> None:
-    bench = Bench()
+    bench = subscriber()
     assert bench.hear(9, letter()) == [(9, Done(letter().id))]
 
 
@@ -455,7 +666,7 @@ def test_one_that_says_for_ever_that_it_is_at_it_is_passed_over_in_the_end() -> 
 
 
 def test_who_is_asked_whether_it_is_still_at_it_says_so_or_that_it_is_done() -> None:
-    bench = Bench()
+    bench = subscriber()
     bench.hear(9, letter(rest=[1]))
     assert bench.hear(9, Still(letter().id)) == [(9, Got(letter().id))]
     bench.hear(1, Done(letter().id))
@@ -464,14 +675,14 @@ def test_who_is_asked_whether_it_is_still_at_it_says_so_or_that_it_is_done() -> 
 
 def test_a_list_that_comes_twice_is_handed_on_once() -> None:
     """Its GOT was lost; those of it who are done already get nothing again."""
-    bench = Bench()
+    bench = subscriber()
     given = {peer for peer, m in bench.hear(9, letter(rest=range(1, 20))) if isinstance(m, Delegate)}
     bench.hear(min(given), Done(letter().id))
     assert bench.hear(9, letter(rest=range(1, 20))) == [(9, Got(letter().id))]
 
 
 def test_a_list_that_comes_when_all_is_done_goes_back_and_then_to_another() -> None:
-    bench = Bench()
+    bench = subscriber()
     bench.hear(9, letter())
     assert Back(letter().id) in [m for _, m in bench.hear(8, letter(rest=[1]))]
     bench.know(*in_one_bucket(4))
@@ -527,7 +738,7 @@ def test_one_that_cannot_be_dialled_is_given_nothing_to_hand_on_until_it_is_ther
 
 def test_a_second_copy_brings_its_list_but_not_its_payload() -> None:
     """Its id is known, so its signature was never looked at."""
-    bench = Bench()
+    bench = subscriber()
     bench.hear(9, letter(rest=[1]))
     sent = bench.hear(8, letter(rest=[2], data=b"forged"))
     assert [(peer, m.data) for peer, m in sent if isinstance(m, Delegate)] == [(2, b"x")]
@@ -535,10 +746,19 @@ def test_a_second_copy_brings_its_list_but_not_its_payload() -> None:
     assert sorted(bench.hear(2, Done(letter().id))) == [(8, Done(letter().id)), (9, Done(letter().id))]
 
 
-def test_a_node_that_does_not_subscribe_any_more_still_hands_on() -> None:
+def test_a_node_that_does_not_subscribe_gives_the_list_back_and_carries_nothing() -> None:
+    """Whoever named it may be wrong, or it has just left; what it had begun before it ends."""
     bench = Bench()
-    assert [peer for peer, m in bench.hear(9, letter(rest=[1])) if isinstance(m, Delegate)] == [1]
+    key = letter().id
+    assert bench.hear(9, letter(rest=[1])) == [(9, Back(key))]
+    assert bench.hear(9, Still(key)) == [(9, Back(key))]
+    assert bench.hear(9, letter()) == [(9, Done(key))]
     assert bench.app.delivered == []
+    bench.router.join(TOPIC)
+    assert [peer for peer, m in bench.hear(9, letter(rest=[1])) if isinstance(m, Delegate)] == [1]
+    bench.router.leave(TOPIC)
+    assert bench.hear(9, Still(key)) == [(9, Got(key))]
+    assert bench.hear(1, Done(key)) == [(9, Done(key))]
 
 
 @settings(max_examples=50, deadline=None)
@@ -557,6 +777,7 @@ def test_every_subscriber_gets_it_once_in_few_steps_and_nobody_else(subscribers:
         assert m.hops < 25
         env = FakeEnv(me=peer, seed=seed)
         router = KadPubSub(env, Directory(FakeEnv(me=peer), ()), Inbox())
+        router.interests[TOPIC] = None
         receive(router, 0, m)
         open_parts += [(to, part) for to, part in env.take() if isinstance(part, Delegate)]
     assert copies == Counter(subscribers)
@@ -658,17 +879,17 @@ class Judge(Inbox):
 
 @pytest.mark.parametrize(("verdict", "said"), [(Verdict.ACCEPT, Delegate), (Verdict.IGNORE, Back), (Verdict.REJECT, Back)])
 def test_a_list_waits_for_the_verdict_and_goes_back_with_a_refusal(verdict: Verdict, said: type[Message]) -> None:
-    bench = Bench()
+    bench = subscriber()
     bench.router.app = judge = Judge()
     bench.hear(9, letter(rest=[1]))
-    assert bench.router.entrusted
+    assert letter().id in bench.router.unjudged
     judge.answers[0](verdict)
     assert [type(m) for _, m in bench.env.take()] == [said]
-    assert bench.router.entrusted == {}
+    assert bench.router.unjudged.lists == {} and (bench.router.held.bytes > 0) == (verdict is Verdict.ACCEPT)
 
 
 def test_a_leaf_whose_verdict_takes_time_says_that_it_has_it() -> None:
-    bench = Bench()
+    bench = subscriber()
     bench.router.app = judge = Judge()
     assert bench.hear(9, letter()) == [(9, Got(letter().id))]
     assert bench.hear(9, letter()) == [(9, Got(letter().id))]
@@ -692,19 +913,79 @@ def test_what_others_can_make_a_registrar_keep_is_bounded(monkeypatch: pytest.Mo
 
 
 def test_messages_on_their_way_are_bounded_in_number_and_bytes() -> None:
-    bench = Bench(config=replace(CONFIG, held_bytes=100_000))
+    bench = subscriber(config=replace(CONFIG, held_bytes=100_000))
     for number in range(TASKS + 100):
         bench.hear(9, letter(rest=[1], sequence=number))
-    assert len(bench.router.tree.tasks) <= TASKS
+    assert 0 < len(bench.router.tree.tasks) <= TASKS
     for number in range(100):
         bench.hear(9, letter(rest=[1], sequence=5_000 + number, data=bytes(10_000)))
-    assert bench.router.tree.bytes <= 120_000
+    assert bench.router.held.bytes <= 100_000
     waiting = bench.env.clock.waiting
     assert waiting <= len(bench.router.tree.tasks) + 2
 
 
-def test_the_lists_of_one_message_are_bounded() -> None:
+def test_one_with_too_much_to_do_gives_lists_back_and_never_says_that_it_is_done_with_them() -> None:
+    bench = subscriber()
+    for number in range(TASKS):
+        bench.hear(9, letter(rest=[1, 2], sequence=number))
+    key = letter(sequence=TASKS).id
+    assert bench.hear(9, letter(rest=[1, 2], sequence=TASKS)) == [(9, Got(key)), (9, Back(key))]
+    assert bench.app.delivered[-1].id == key
+    assert bench.hear(9, Still(key)) == [(9, Back(key))]
+    assert bench.hear(9, Still(letter(sequence=0).id)) == [(9, Got(letter(sequence=0).id))]
+    assert bench.hear(9, letter(sequence=TASKS + 1)) == [(9, Done(letter(sequence=TASKS + 1).id))]
+
+
+def test_for_a_message_of_its_own_the_oldest_of_others_gives_way_and_goes_back() -> None:
+    bench = subscriber()
+    bench.know(5)
+    own = bench.publish()
+    for number in range(TASKS - 1):
+        bench.hear(9, letter(rest=[1], sequence=number))
+    bench.env.take()
+    oldest, second = letter(sequence=0).id, bench.publish()
+    assert (9, Back(oldest)) in bench.env.take() and {own, second} <= set(bench.router.tree.tasks)
+    assert bench.hear(9, Still(oldest)) == [(9, Back(oldest))]
+    assert bench.router.refused == 0
+
+
+def test_a_message_of_its_own_that_is_forgotten_for_newer_ones_is_counted_and_told() -> None:
     bench = Bench()
+    bench.know(5)
+    first, *_ = [bench.publish() for _ in range(TASKS + 1)]
+    assert first not in bench.router.tree.tasks and len(bench.router.tree.tasks) == TASKS
+    assert bench.router.refused == 1
+    assert [row.msg for row in bench.env.take_traced() if row.kind == REJECT] == [first]
+
+
+def test_lists_count_towards_the_bytes_that_are_held() -> None:
+    bench = subscriber(replace(CONFIG, held_bytes=1 << 20))
+    heavy = [fat(peer) for peer in range(1, 41)]
+    for number in range(20):
+        bench.hear(9, msgspec.structs.replace(letter(sequence=number), rest=tuple(heavy)))
+    assert 0 < len(bench.router.tree.tasks) < 5 and bench.router.held.bytes <= 1 << 20
+    key = next(iter(bench.router.tree.tasks))
+    for sender in range(20, 40):
+        more = tuple(fat(sender * 1_000 + peer) for peer in range(40))
+        bench.hear(sender, msgspec.structs.replace(letter(sequence=key.sequence), rest=more))
+    assert bench.router.held.bytes <= 1 << 20
+
+
+def test_lists_that_wait_for_a_verdict_are_bounded_in_bytes_and_number() -> None:
+    held = Held(1 << 20)
+    unjudged = Unjudged(held)
+    heavy = tuple(map(fat, range(1, 41)))
+    taken = [unjudged.add(9, msgspec.structs.replace(letter(sequence=number), rest=heavy)) for number in range(20)]
+    assert 0 < sum(taken) < 8 and held.bytes <= 1 << 20
+    for key in list(unjudged.lists):
+        unjudged.pop(key)
+    assert held.bytes == 0
+    held.limit = CONFIG.held_bytes
+    assert unjudged.add(9, letter(rest=range(SUBSCRIBERS))) and not unjudged.add(8, letter(rest=[1]))
+
+
+def test_the_lists_of_one_message_are_bounded() -> None:
+    bench = subscriber()
     bench.hear(9, letter(rest=range(1, SUBSCRIBERS)))
     assert Back(letter().id) in [m for _, m in bench.hear(8, letter(rest=[10_000, 10_001]))]
     bench.router.app = Judge()
@@ -717,12 +998,44 @@ def test_lists_that_no_honest_peer_sends_are_refused() -> None:
     bench = Bench()
     with pytest.raises(PeerError):
         bench.hear(9, Delegate.of(Publication(MessageId(9, 1, 1), TOPIC, b""), 0, [PeerInfo(b"bytes")]))
-    with pytest.raises(PeerError, match="hops"):
-        bench.hear(9, letter(hops=-1))
     codec = msgpack(KadPubSub.kinds)
     too_many = Subscribers(TOPIC, tuple(map(PeerInfo, range(SUBSCRIBERS + 1))), 0)
     with pytest.raises(PeerError):
         codec.unpack(codec.pack([too_many])[0])
+
+
+@pytest.mark.parametrize("hops", [-1, HOPS + 1, (1 << 64) - 1])
+def test_more_hops_than_any_path_has_are_refused_at_the_border(hops: int) -> None:
+    codec = msgpack(KadPubSub.kinds)
+    with pytest.raises(PeerError):
+        codec.unpack(msgspec.msgpack.encode(msgspec.structs.replace(letter(), hops=hops)))
+
+
+def test_what_came_over_the_longest_path_is_handed_on_in_a_form_that_others_take() -> None:
+    bench, codec = subscriber(), msgpack(KadPubSub.kinds)
+    ((_, m),) = [(peer, m) for peer, m in bench.hear(9, letter(rest=[1], hops=HOPS)) if isinstance(m, Delegate)]
+    assert codec.unpack(codec.pack([m])[0]) == (m,)
+
+
+@pytest.mark.parametrize("leased", [-1, LONGEST + 1])
+def test_a_lease_that_never_ends_or_lies_in_the_past_is_refused(leased: int) -> None:
+    codec = msgpack(KadPubSub.kinds)
+    with pytest.raises(PeerError):
+        codec.unpack(codec.pack([Subscribers(TOPIC, (), leased)])[0])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"id": MessageId(9, 1 << 63, 1)},
+        {"id": MessageId(9, 1, -1)},
+        {"id": MessageId(b"bytes", 1, 1)},
+        {"order": OrderHeader(1, (1 << 64) - 1)},
+    ],
+)
+def test_ids_that_no_node_gives_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(PeerError):
+        Bench().hear(9, msgspec.structs.replace(letter(rest=[1]), **wrong))
 
 
 def test_no_timer_is_left_after_the_stop() -> None:
