@@ -70,7 +70,7 @@ class Overlay(Machine):
         self._lacks("find")
 
     def put(self, key: bytes, value: bytes, ttl: int, done: Callable[[int], None]) -> None:
-        """Store a value; `done` hears how many nodes took it."""
+        """Store a value for `ttl` microseconds; `done` hears how many nodes took it."""
         self._lacks("put")
 
     def get(self, key: bytes, done: Callable[[bytes | None], None]) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from overlays.claims import learn
+from overlays.kademlia.arguments import check_count, check_done, check_key, check_topic, check_ttl, check_value
 from overlays.kademlia.config import DEFAULTS, TOLD, KademliaConfig
 from overlays.kademlia.messages import AddProvider, FindNode, GetProviders, GetValue, PutValue, Record
 from overlays.kademlia.query import Query, nothing
@@ -54,10 +55,10 @@ class Kademlia(Routing):
 
     def put(self, key: bytes, value: bytes, ttl: int, done: Callable[[int], None]) -> None:
         """Store with the k nearest, and again until `ttl` is over; `done` hears how many took it."""
-        self.check_key(key)
-        self.records.check(value)
-        if ttl < SECOND:
-            raise UsageError(f"a value that is to last {ttl} microseconds; a second at least")
+        check_key(key)
+        check_value(value, self.records.limits.value)
+        check_ttl(ttl)
+        check_done(done)
         if not validator_of(self.validators, key).valid(key, value):
             raise UsageError(f"the validator of {key[:40]!r} refuses this value")
         until = self.env.now() + ttl
@@ -79,7 +80,8 @@ class Kademlia(Routing):
 
     def get(self, key: bytes, done: Callable[[bytes | None], None], paths: int | None = None) -> None:
         """The best of all valid values found, or None."""
-        self.check_key(key)
+        check_key(key)
+        check_done(done)
         found: dict[Peer, Record] = {}
         own = self.records.stored(key, self.env.now())
         if own is not None:
@@ -159,7 +161,9 @@ class Kademlia(Routing):
 
         `done` hears to how many it was told; nobody says whether it was taken.
         """
-        self.check_key(key)
+        check_key(key)
+        if done is not None:
+            check_done(done)
         self.provided[key] = None
         self.asked.run(self._telling(key, done))
 
@@ -168,6 +172,7 @@ class Kademlia(Routing):
 
     def withdraw(self, key: bytes) -> None:
         """Those who were told forget by themselves."""
+        check_key(key)
         self.provided.pop(key, None)
 
     def _tell(self, key: bytes, nearest: Sequence[Peer], done: Callable[[int], None] | None) -> None:
@@ -181,7 +186,9 @@ class Kademlia(Routing):
             done(len(nearest))
 
     def find_providers(self, key: bytes, n: int, done: Callable[[Infos], None], paths: int | None = None) -> None:
-        self.check_key(key)
+        check_key(key)
+        check_count(n)
+        check_done(done)
         found = {info.peer: info for info in self.records.providers_of(key, self.env.now())[:n]}
         query = Query(self, key, GetProviders(key), lambda query: done(list(found.values())[:n]), paths=paths)
         query.take = partial(self._take_providers, found, n)
@@ -197,12 +204,15 @@ class Kademlia(Routing):
             query.lookup.stopped = True
 
     def announce(self, topic: str) -> None:
+        check_topic(topic)
         self.provide(topic_key(topic))
 
     def unannounce(self, topic: str) -> None:
+        check_topic(topic)
         self.withdraw(topic_key(topic))
 
     def find(self, topic: str, n: int, done: Callable[[Infos], None]) -> None:
+        check_topic(topic)
         self.find_providers(topic_key(topic), n, done)
 
     @answers(GetProviders)

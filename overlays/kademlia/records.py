@@ -16,7 +16,6 @@ from hashlib import sha256
 from typing import Protocol
 
 from overlays.kademlia.space import place_of_key
-from peer.errors import UsageError
 from peer.machine import Peer, PeerInfo
 
 
@@ -88,10 +87,6 @@ class Records:
         self.values: dict[bytes, Stored] = {}
         self.providers: dict[bytes, dict[Peer, tuple[int, PeerInfo]]] = {}
         self._provided: dict[Peer, dict[bytes, None]] = {}  # the same by peer, the key told of last at the end
-
-    def check(self, value: bytes) -> None:
-        if len(value) > self.limits.value:
-            raise UsageError(f"a value of {len(value)} bytes is over the limit of {self.limits.value}")
 
     def put(self, key: bytes, value: bytes, now: int, expires: int) -> bool:
         """Whether there was room; values farther from the own place give way."""

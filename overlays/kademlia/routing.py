@@ -20,14 +20,15 @@ from functools import partial
 import msgspec
 
 from overlays.claims import learn
+from overlays.kademlia.arguments import check_done, check_key
 from overlays.kademlia.config import KademliaConfig
 from overlays.kademlia.messages import FindNode, Ping
 from overlays.kademlia.query import Query, nothing
 from overlays.kademlia.space import PREFIX, key_in_bucket, name_of, named, place_of, place_of_key
 from overlays.kademlia.table import Table
 from overlays.kademlia.turns import Turns, first_of
-from overlays.kademlia.wire import KEY_LIMIT, kad
-from peer.errors import PeerError, UsageError
+from overlays.kademlia.wire import kad
+from peer.errors import PeerError
 from peer.machine import SECOND, Codec, Env, Link, Machine, Message, Peer, PeerInfo, Reply, Timer, answers
 
 QUERIES = 32
@@ -129,7 +130,8 @@ class Routing(Machine):
 
     def lookup(self, key: bytes, done: Callable[[Infos], None], paths: int | None = None) -> None:
         """The k nearest to a key that answered, this node not among them; nearest first."""
-        self.check_key(key)
+        check_key(key)
+        check_done(done)
         self.asked.run(Query(self, key, FindNode(key), lambda query: done(query.nearest), paths=paths))
 
     def sample(self, k: int) -> list[Peer]:
@@ -262,7 +264,3 @@ class Routing(Machine):
             failed(peer, reason)
         else:
             self.env.request(peer, msg, self.config.patience, heard, failed)
-
-    def check_key(self, key: bytes) -> None:
-        if not 0 < len(key) <= KEY_LIMIT:
-            raise UsageError(f"a key of {len(key)} bytes; it must have 1 to {KEY_LIMIT}")

@@ -587,6 +587,28 @@ def test_a_lookup_with_more_paths_takes_one_share_of_the_start_for_each() -> Non
     assert len(query.lookup.paths) == 3
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        *(lambda m: m.put("key", b"value", SECOND, print), lambda m: m.put(b"key", "text", SECOND, print)),
+        *(lambda m: m.put(b"key", bytearray(b"value"), SECOND, print), lambda m: m.put(b"key", b"value", 60.5 * SECOND, print)),
+        *(lambda m: m.put(b"key", b"value", True, print), lambda m: m.put(b"key", b"value", SECOND, None)),
+        *(lambda m: m.get("key", print), lambda m: m.get(b"key", None)),
+        *(lambda m: m.lookup(7, print), lambda m: m.lookup(b"key", 7)),
+        *(lambda m: m.provide("key"), lambda m: m.provide(b"key", 7), lambda m: m.withdraw(bytearray(b"key"))),
+        *(lambda m: m.announce(b"topic"), lambda m: m.announce("\ud800"), lambda m: m.unannounce(None)),
+        *(lambda m: m.find(b"topic", 1, print), lambda m: m.find("topic", 1.5, print), lambda m: m.find("topic", 0, print)),
+        *(lambda m: m.find("topic", 1, None), lambda m: m.find_providers("key", 1, print)),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_refused_at_the_call_and_leaves_nothing_behind(call: Callable[[Any], None]) -> None:
+    bench = Bench()
+    bench.up(1)
+    with pytest.raises(UsageError):
+        call(bench.machine)
+    assert bench.asked() == [] and not bench.machine.mine and not bench.machine.provided
+
+
 @pytest.mark.parametrize("key", [b"", bytes(KEY_LIMIT + 1)])
 def test_a_key_that_no_frame_would_carry_is_refused_at_the_call(key: bytes) -> None:
     machine = Bench().machine
