@@ -59,10 +59,11 @@ class Overlay(Machine):
         self._lacks("lookup")
 
     def announce(self, topic: str) -> None:
-        """Be found under the topic until `unannounce`: soft state, refreshed before it expires."""
+        """Be found under the topic: soft state at other nodes, refreshed before it expires, until `unannounce`."""
         self._lacks("announce")
 
     def unannounce(self, topic: str) -> None:
+        """This node forgets it at once; others may still name it until what they were told expires."""
         self._lacks("unannounce")
 
     def find(self, topic: str, n: int, done: Callable[[Sequence[PeerInfo]], None]) -> None:

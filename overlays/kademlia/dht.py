@@ -171,9 +171,14 @@ class Kademlia(Routing):
         return Query(self, key, FindNode(key), lambda query: self._tell(key, query.lookup.nearest, done))
 
     def withdraw(self, key: bytes) -> None:
-        """Those who were told forget by themselves."""
+        """This node forgets it at once; those who were told do by themselves, within `provider_ttl`."""
         check_key(key)
         self.provided.pop(key, None)
+        self.records.unprovide(key, self.env.me)
+
+    def _withdrawn(self, key: bytes, peer: Peer) -> bool:
+        """What others still say of this node, itself knows better."""
+        return peer == self.env.me and key not in self.provided
 
     def _tell(self, key: bytes, nearest: Sequence[Peer], done: Callable[[int], None] | None) -> None:
         if key in self.provided:
@@ -185,19 +190,22 @@ class Kademlia(Routing):
         if done is not None:
             done(len(nearest))
 
-    def find_providers(self, key: bytes, n: int, done: Callable[[Infos], None], paths: int | None = None) -> None:
+    def find_providers(self, key: bytes, n: int, done: Callable[[Infos], None]) -> None:
         check_key(key)
         check_count(n)
         check_done(done)
         found = {info.peer: info for info in self.records.providers_of(key, self.env.now())[:n]}
-        query = Query(self, key, GetProviders(key), lambda query: done(list(found.values())[:n]), paths=paths)
+        query = Query(self, key, GetProviders(key), lambda _: done(self._still(key, found)))
         query.take = partial(self._take_providers, found, n)
         self.asked.run(query)
+
+    def _still(self, key: bytes, found: dict[Peer, PeerInfo]) -> Infos:
+        return [info for peer, info in found.items() if not self._withdrawn(key, peer)]
 
     def _take_providers(self, found: dict[Peer, PeerInfo], n: int, query: Query, peer: Peer, msg: Message) -> None:
         assert isinstance(msg, GetProviders)
         for info in msg.providers[:TOLD]:
-            if info.peer not in found and len(found) < n:
+            if info.peer not in found and len(found) < n and not self._withdrawn(query.key, info.peer):
                 found[info.peer] = info
                 learn(self.env, info)
         if len(found) >= n:

@@ -137,6 +137,10 @@ class Records:
         self._provided.setdefault(peer, {})[key] = None
         return True
 
+    def unprovide(self, key: bytes, peer: Peer) -> None:
+        if key in self._provided.get(peer, ()):
+            self._withdraw(key, peer)
+
     def _withdraw(self, key: bytes, peer: Peer) -> None:
         known, own = self.providers[key], self._provided[peer]
         del known[peer], own[key]

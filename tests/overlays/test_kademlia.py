@@ -1043,6 +1043,23 @@ def test_topics_are_announced_and_found_under_their_keys() -> None:
     assert bench.machine.provided == {}
 
 
+def test_who_withdraws_names_itself_no_more_whatever_others_still_say() -> None:
+    bench, found = Bench(), list[Sequence[PeerInfo]]()
+    bench.up(1)
+    bench.machine.announce("news")
+    bench.settle()
+    key = topic_key("news")
+    assert bench.ask(9, GetProviders(key)).providers == info(0)
+    bench.machine.find("news", 1, found.append)
+    bench.machine.unannounce("news")
+    assert bench.ask(9, GetProviders(key)).providers == ()
+    bench.settle()
+    bench.machine.find("news", 1, found.append)
+    bench.settle(lambda request: bench.answer(request, providers=info(0, 7)))
+    assert found == [[], [PeerInfo(7)]]
+    bench.machine.unannounce("news")
+
+
 # Life.
 
 
