@@ -9,9 +9,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from overlays.kademlia_udp.handover import HANDED, HANDOVERS
 from overlays.kademlia_udp.lookup import ASKS
-from overlays.kademlia_udp.machine import HANDOVERS, HOUR, PROBES, WAITING, WALKS, KademliaUdp, KademliaUdpConfig
+from overlays.kademlia_udp.machine import HOUR, PROBES, WAITING, WALKS, KademliaUdp, KademliaUdpConfig
 from overlays.kademlia_udp.rpc import (
     UNUSABLE,
     VALUE_LIMIT,
@@ -530,7 +533,7 @@ def test_a_newcomer_is_handed_the_values_that_it_should_have_one_after_the_other
         handed.append(read_call(one.content).value)
         one.reply(True)
     assert sorted(handed) == [1, 2]
-    assert bench.machine.handovers == 0
+    assert bench.machine.handovers.under_way == 0
 
 
 def test_a_newcomer_that_is_farther_than_k_others_is_handed_nothing() -> None:
@@ -551,7 +554,7 @@ def test_handing_over_ends_with_the_first_that_is_not_answered() -> None:
     bench.env.take("store")[0].fail()
     bench.env.take("store")[0].fail()
     assert bench.env.asked == []
-    assert bench.machine.handovers == 0
+    assert bench.machine.handovers.under_way == 0
 
 
 def test_only_so_many_newcomers_are_handed_values_at_once() -> None:
@@ -562,6 +565,52 @@ def test_only_so_many_newcomers_are_handed_values_at_once() -> None:
         bench.hear(ping(new.id), new.address)
         bench.env.take("ping")[0].reply(new.id)
     assert len(bench.env.take("store")) == HANDOVERS
+
+
+def test_while_no_handover_can_begin_a_newcomer_costs_no_look_at_the_values() -> None:
+    bench = Bench()
+    bench.machine.values.put(node(1).id, 1, 0)
+    bench.machine.handovers.under_way = HANDOVERS
+    del bench.machine.values.by_distance
+    bench.hear(ping(node(8).id), node(8).address)
+    bench.env.take()[0].reply(node(8).id)
+    assert bench.known == [8] and bench.env.asked == []
+
+
+def test_a_newcomer_is_handed_so_many_values_and_the_nearest_to_this_node_first() -> None:
+    bench = Bench()
+    for number in range(1, HANDED + 100):
+        bench.machine.values.put(node(number).id, number, 0)
+    handed = bench.machine.handovers.due(node(1 << 100))
+    assert handed == [node(number).id for number in range(HANDED, 0, -1)]
+
+
+def test_whose_answer_names_an_id_without_room_is_no_newcomer_whatever_it_claimed() -> None:
+    bucket = range(1 << 100, (1 << 100) + 40)
+    bench = Bench(*bucket)
+    bench.machine.values.put(node(1).id, 1, 0)
+    full = node((1 << 100) + 50)
+    bench.hear(ping(node(8).id), full.address)
+    bench.env.take("ping")[0].reply(full.id)
+    assert bench.env.asked == [] and len(bench.known) == 20
+
+
+@given(
+    st.lists(st.integers(1, 255), max_size=12, unique=True), st.lists(st.integers(0, 255), max_size=12, unique=True),
+    st.integers(1, 255), st.integers(1, 4),
+)  # fmt: skip
+def test_a_value_is_handed_over_where_nobody_is_nearer_than_this_node_and_less_than_k_than_the_newcomer(
+    known: list[int], keys: list[int], new: int, k: int
+) -> None:
+    bench = Bench(*(number for number in known if number != new), k=k)
+    for number in keys:
+        bench.machine.values.put(node(number).id, number, 0)
+    others = [number for number in bench.known if number != new]
+    due = [
+        key for key in sorted(keys, reverse=True)
+        if all(other ^ key > key for other in others) and sum(other ^ key < new ^ key for other in others) < k
+    ]  # fmt: skip
+    assert bench.machine.handovers.due(node(new)) == [node(key).id for key in due]
 
 
 # What happens by itself.

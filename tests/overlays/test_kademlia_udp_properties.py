@@ -76,7 +76,7 @@ def test_values_are_bounded_and_what_is_kept_is_never_farther_than_what_was_refu
         assert len(shelf) <= 5 and shelf.bytes <= 200
         assert shelf.bytes == sum(kept.size for kept in shelf.kept.values())
         assert all(now - kept.since < 100 for kept in shelf.kept.values())
-        assert sorted(shelf.kept) == sorted(key for _, key in shelf._by_distance)
+        assert sorted(shelf.kept) == sorted(key for _, key in shelf.by_distance)
         assert (shelf.get(key, now) == bytes(size)) or not taken
         gone = [old for old, kept in before.items() if old not in shelf.kept and kept.since > now - 100]
         assert taken or not gone
