@@ -1111,6 +1111,7 @@ def test_after_stop_no_timer_is_left_but_those_of_open_requests_and_nothing_new_
     [
         *(("k", 0), ("k", TOLD + 1), ("alpha", 0), ("paths", 0), ("spares", -1), ("patience", 0), ("last_retry", 1)),
         *(("protocol", "kad"), ("protocol", "/"), ("protocol", "/a b"), ("protocol", "/weft/kadpubsub/1.0.0")),
+        *(("protocol", "/floodsub/1.0.0"), ("protocol", "/meshsub/1.1.0"), ("protocol", "/ipfs/ping/1.0.0")),
         *(("slow", 1), ("near_every", 999)),  # seconds where microseconds are meant
     ],
 )
