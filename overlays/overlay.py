@@ -3,6 +3,8 @@
 Watchers (routers, orders) are told of every neighbour that comes and goes. The powers below the line exist where an
 overlay has them; a stack that needs one that its overlay lacks gets a UsageError when it is built or first asks.
 An overlay may be computed outside and handed in.
+A power that takes `done` calls it once; where the node stops before, with nothing found, or with how many have taken a value yet.
+A call after that is a UsageError. Nothing is called in a stack that crashed.
 Bounds: `neighbors` is bounded by the overlay's own view sizes.
 """
 

@@ -28,7 +28,7 @@ from overlays.kademlia.space import PREFIX, key_in_bucket, name_of, named, place
 from overlays.kademlia.table import Table
 from overlays.kademlia.turns import Turns, first_of
 from overlays.kademlia.wire import kad
-from peer.errors import PeerError
+from peer.errors import PeerError, UsageError
 from peer.machine import SECOND, Codec, Env, Link, Machine, Message, Peer, PeerInfo, Reply, Timer, answers
 
 QUERIES = 32
@@ -130,9 +130,19 @@ class Routing(Machine):
 
     def lookup(self, key: bytes, done: Callable[[Infos], None], paths: int | None = None) -> None:
         """The k nearest to a key that answered, this node not among them; nearest first."""
+        self._check_up()
         check_key(key)
         check_done(done)
-        self.asked.run(Query(self, key, FindNode(key), lambda query: done(query.nearest), paths=paths))
+        query = Query(self, key, FindNode(key), lambda query: done(query.nearest), paths=paths)
+        self._run(query, partial(done, []))
+
+    def _run(self, query: Query, given_up: Callable[[], None]) -> None:
+        query.given_up = given_up
+        self.asked.run(query)
+
+    def _check_up(self) -> None:
+        if self.stopped:
+            raise UsageError("this node has stopped, and asks nobody any more")
 
     def sample(self, k: int) -> list[Peer]:
         known = list(self.table)

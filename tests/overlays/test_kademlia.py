@@ -1101,9 +1101,50 @@ def test_after_stop_no_timer_is_left_but_those_of_open_requests_and_nothing_new_
             bench.answer(request, 50, 51)
         else:
             request.fail("closed")
-    bench.machine.lookup(b"other", lambda _: None)
     bench.env.advance(2_000 * SECOND)
     assert bench.asked() == [] and bench.env.take() == [] and bench.env.clock.waiting == 0
+
+
+def test_what_is_under_way_or_waits_at_stop_ends_once_with_nothing_found() -> None:
+    bench, ended = Bench(), list[Any]()
+    bench.up(1, 2)
+    bench.machine.put(KEY, b"value", DAY, lambda taken: ended.append(("put", taken)))
+    for request in bench.asked():
+        bench.answer(request)
+    first, second = bench.asked()
+    first.reply(first.msg)
+    for _ in range(QUERIES):
+        bench.machine.lookup(b"key", ended.append)
+    bench.machine.get(b"other", ended.append)
+    bench.machine.put(b"other", b"value", DAY, ended.append)
+    bench.machine.provide(b"other", ended.append)
+    bench.machine.find("news", 1, ended.append)
+    requests = bench.asked()
+    bench.machine.stop()
+    wanted: list[Any] = [*[[]] * QUERIES, None, 0, 0, [], ("put", 1)]
+    assert ended == wanted
+    for request in requests:
+        bench.answer(request)
+    second.reply(second.msg)
+    assert ended == wanted and bench.asked() == [] and bench.env.take() == []
+
+
+def test_a_call_after_stop_is_refused_and_only_to_withdraw_is_not() -> None:
+    bench = Bench()
+    bench.machine.announce("news")
+    bench.machine.stop()
+    calls: list[Callable[[], None]] = [
+        lambda: bench.machine.lookup(b"key", print),
+        lambda: bench.machine.get(b"key", print),
+        lambda: bench.machine.put(b"key", b"value", DAY, print),
+        lambda: bench.machine.announce("olds"),
+        lambda: bench.machine.find("news", 1, print),
+    ]
+    for call in calls:
+        with pytest.raises(UsageError, match="stopped"):
+            call()
+    bench.machine.unannounce("news")
+    assert not bench.machine.provided and not bench.machine.mine
 
 
 @pytest.mark.parametrize(
