@@ -72,6 +72,11 @@ class PubSubConfig:
             raise UsageError(f"size is {self.size!r}; 1 to {LARGEST} bytes")
         if not isinstance(self.backlog, int) or self.backlog < 1:
             raise UsageError(f"backlog is {self.backlog!r}; with less than 1 byte nothing could ever be published")
+        for name, options in (("overlay", self.overlay), ("router", self.router)):
+            if not isinstance(options, dict):
+                raise UsageError(f"{name} is {options!r:.80}; it must be a dict of options, {{}} for none")
+        if not isinstance(self.host, HostConfig):
+            raise UsageError(f"host is {self.host!r:.80}; it must be a HostConfig")
 
 
 class Desk:

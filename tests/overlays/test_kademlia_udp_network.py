@@ -175,3 +175,16 @@ async def test_a_bootstrap_address_that_is_none_is_refused(place: Any) -> None:
     with pytest.raises(UsageError):
         async with KademliaNode.open(host=HERE, bootstrap=[place]):
             pass
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"host": None}, {"bootstrap": None}, {"bootstrap": "127.0.0.1:5"}, {"config": None}),
+        *({"deadline": "x"}, {"deadline": -1}, {"deadline": 0}, {"deadline": float("nan")}, {"deadline": True}),
+    ],
+)
+async def test_an_argument_of_the_wrong_kind_is_named(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        async with KademliaNode.open(**{"host": HERE, **wrong}):
+            pass
