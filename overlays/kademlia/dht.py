@@ -30,7 +30,7 @@ LONGEST = 2**32 - 1  # seconds, in a record
 
 
 class Kademlia(Routing):
-    """`mine` and `provided` are stored again until they are withdrawn or their time is over."""
+    """`mine` are values stored again until their time is over, `provided` keys told of again until they are withdrawn."""
 
     def __init__(
         self,
