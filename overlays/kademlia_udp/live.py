@@ -13,7 +13,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
-from overlays.kademlia_udp.machine import DEFAULTS, KademliaUdp, KademliaUdpConfig
+from overlays.kademlia_udp.config import DEFAULTS, KademliaUdpConfig
+from overlays.kademlia_udp.machine import KademliaUdp
 from overlays.kademlia_udp.rpc import Value
 from peer.datagram import Address, Datagrams, NoAnswer, open_datagram, resolve
 from peer.errors import UsageError

@@ -6,15 +6,18 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overlays.kademlia_udp import rpc
+from overlays.kademlia_udp.config import HOUR, KademliaUdpConfig
 from overlays.kademlia_udp.handover import HANDED, HANDOVERS
 from overlays.kademlia_udp.lookup import ASKS
-from overlays.kademlia_udp.machine import HOUR, PROBES, WAITING, WALKS, KademliaUdp, KademliaUdpConfig
+from overlays.kademlia_udp.machine import PROBES, WAITING, WALKS, KademliaUdp
 from overlays.kademlia_udp.rpc import (
     UNUSABLE,
     VALUE_LIMIT,
@@ -342,6 +345,14 @@ def test_a_node_at_an_address_where_nothing_should_be_sent_is_left_out_and_count
     told = encode([(node(1).id, host, port), (node(2).id, *node(2).address)])
     assert read_nodes(told, 20, ("203.0.113.1", 1), counts) == [node(2)]
     assert counts == {UNUSABLE: 1}
+
+
+@pytest.mark.parametrize("answer", [{"value": 7}, []])
+def test_an_answer_is_decoded_once(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    decode_ = Mock(side_effect=rpc._decode_found)
+    monkeypatch.setattr(rpc, "_decode_found", decode_)
+    rpc.read_value(encode(answer), 20, ("203.0.113.1", 1), Counter())
+    assert decode_.call_count == 1
 
 
 def test_a_loopback_address_is_believed_from_the_same_machine() -> None:
@@ -691,7 +702,7 @@ def test_a_node_that_stops_has_no_timer_left() -> None:
     "config",
     [
         *({"id": b"short"}, {"id": "a" * 20}, {"id": 5}, {"k": 0}, {"k": 65}, {"k": "x"}, {"alpha": 0}, {"patience": 0}),
-        *({"patience": 0.5}, {"tries": 0}, {"life": 0}, {"values": -1}, {"value_bytes": 0}),
+        *({"patience": 0.5}, {"tries": 0}, {"tries": 11}, {"life": 0}, {"values": -1}, {"value_bytes": 0}),
     ],
 )
 def test_a_config_that_cannot_work_is_refused(config: dict[str, Any]) -> None:

@@ -12,8 +12,9 @@ import pytest
 import trio
 import trio.testing
 
+from overlays.kademlia_udp.config import KademliaUdpConfig
 from overlays.kademlia_udp.live import KademliaNode
-from overlays.kademlia_udp.machine import KademliaUdp, KademliaUdpConfig
+from overlays.kademlia_udp.machine import KademliaUdp
 from overlays.kademlia_udp.rpc import digest
 from peer.datagram import GARBAGE, NoAnswer
 from peer.errors import UsageError

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overlays.kademlia_udp.config import KademliaUdpConfig
 from overlays.kademlia_udp.kept import Table, Values
-from overlays.kademlia_udp.machine import PROBES, KademliaUdp, KademliaUdpConfig
+from overlays.kademlia_udp.machine import PROBES, KademliaUdp
 from overlays.kademlia_udp.rpc import Value, contact, encode, find_node, find_value, nodes, ping, read_call, store, stun
 from peer.datagram import CONTENT_LIMIT, GARBAGE, UNASKED, Address
 from peer.machine import SECOND
