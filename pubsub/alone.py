@@ -44,6 +44,7 @@ async def why(node: PubSub, bootstrap: Sequence[str], stack: str) -> str:
         with trio.fail_after(DIAL_S):
             await node.host.connect(bootstrap[0])
     except (WeftError, trio.TooSlowError) as error:
-        return f"{bootstrap[0]}: {error or 'no answer'}"
+        text = str(error) or "no answer"
+        return text if bootstrap[0] in text else f"{bootstrap[0]}: {text}"  # most errors of a dial name it
     serves = ", and is it a server and no client" if stack.startswith("kademlia/") else ""
     return f"{bootstrap[0]} is up: does it run {stack}{serves}?"

@@ -213,6 +213,7 @@ async def test_who_hears_nobody_at_its_bootstrap_peer_is_warned_once_and_goes_on
                 await trio.sleep(0.5)
     assert caplog.text.count("no neighbour") == 1
     assert ("is it a server" if somebody else "refused") in caplog.text
+    assert caplog.text.count(place[0]) == 1
 
 
 async def test_who_is_the_first_or_has_a_neighbour_or_ends_before_is_not_warned(
