@@ -597,13 +597,22 @@ def test_a_newcomer_is_handed_so_many_values_and_the_nearest_to_this_node_first(
 
 
 def test_whose_answer_names_an_id_without_room_is_no_newcomer_whatever_it_claimed() -> None:
-    bucket = range(1 << 100, (1 << 100) + 40)
+    bucket = range((1 << 100) + 10, (1 << 100) + 50)
     bench = Bench(*bucket)
     bench.machine.values.put(node(1).id, 1, 0)
-    full = node((1 << 100) + 50)
+    full = node((1 << 100) + 5)
+    assert bench.machine.handovers.due(full) == [node(1).id]
     bench.hear(ping(node(8).id), full.address)
     bench.env.take("ping")[0].reply(full.id)
     assert bench.env.asked == [] and len(bench.known) == 20
+
+
+def test_who_takes_an_id_without_room_is_no_longer_known_by_the_one_it_had() -> None:
+    bucket = range((1 << 100) + 10, (1 << 100) + 50)
+    bench = Bench(7, *bucket)
+    bench.hear(ping(node(8).id), node(7).address)
+    bench.env.take("ping")[0].reply(node((1 << 100) + 5).id)
+    assert bench.known == [*bucket[:20]]
 
 
 @given(
