@@ -3,6 +3,8 @@
 Watchers (routers, orders) are told of every neighbour that comes and goes. The powers below the line exist where an
 overlay has them; a stack that needs one that its overlay lacks gets a UsageError when it is built or first asks.
 An overlay may be computed outside and handed in.
+A power that takes `done` calls it once; where the node stops before, with nothing found, or with how many have taken a value yet.
+A call after that is a UsageError. Nothing is called in a stack that crashed.
 Bounds: `neighbors` is bounded by the overlay's own view sizes.
 """
 
@@ -59,10 +61,11 @@ class Overlay(Machine):
         self._lacks("lookup")
 
     def announce(self, topic: str) -> None:
-        """Be found under the topic until `unannounce`: soft state, refreshed before it expires."""
+        """Be found under the topic: soft state at other nodes, refreshed before it expires, until `unannounce`."""
         self._lacks("announce")
 
     def unannounce(self, topic: str) -> None:
+        """This node forgets it at once; others may still name it until what they were told expires."""
         self._lacks("unannounce")
 
     def find(self, topic: str, n: int, done: Callable[[Sequence[PeerInfo]], None]) -> None:
@@ -70,7 +73,7 @@ class Overlay(Machine):
         self._lacks("find")
 
     def put(self, key: bytes, value: bytes, ttl: int, done: Callable[[int], None]) -> None:
-        """Store a value; `done` hears how many nodes took it."""
+        """Store a value for `ttl` microseconds; `done` hears how many nodes took it."""
         self._lacks("put")
 
     def get(self, key: bytes, done: Callable[[bytes | None], None]) -> None:

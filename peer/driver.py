@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Callable, KeysView, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from heapq import heappop, heappush
@@ -179,6 +179,10 @@ class Driver:
     @property
     def machines(self) -> list[Machine]:
         return [env.machine for env in self.envs]
+
+    def speakers(self, machine: Machine) -> KeysView[Peer]:
+        """The peers with a link that speak a protocol of the machine's."""
+        return next(env.outlets.keys() for env in self.envs if env.machine is machine)
 
     @property
     def requests(self) -> int:

@@ -35,6 +35,7 @@ from peer.ids import Identity, peer_text
 from peer.machine import Peer
 from peer.trace import Tracer
 from pubsub import stacks
+from pubsub.alone import warn
 from pubsub.defaults import LISTEN, STACK
 from pubsub.message import Interest, Publication, Verdict
 from pubsub.ordering.fifo import Fifo
@@ -44,6 +45,7 @@ from pubsub.subscription import Full, Subscription, message
 from pubsub.validate import CONCURRENCY, Answer, Judge, Validator
 
 PATIENCE_S = 0.05
+SPEAKS_S = 1.0  # a neighbour may name the protocol later, and no machine below the router hears of that
 FLUSH_S = 10.0  # at the end, for messages of which it is not known yet where they go
 TURN = 8  # messages published before other tasks have their turn: they travel together, which halves what a burst costs
 
@@ -70,6 +72,11 @@ class PubSubConfig:
             raise UsageError(f"size is {self.size!r}; 1 to {LARGEST} bytes")
         if not isinstance(self.backlog, int) or self.backlog < 1:
             raise UsageError(f"backlog is {self.backlog!r}; with less than 1 byte nothing could ever be published")
+        for name, options in (("overlay", self.overlay), ("router", self.router)):
+            if not isinstance(options, dict):
+                raise UsageError(f"{name} is {options!r:.80}; it must be a dict of options, {{}} for none")
+        if not isinstance(self.host, HostConfig):
+            raise UsageError(f"host is {self.host!r:.80}; it must be a HostConfig")
 
 
 class Desk:
@@ -179,6 +186,7 @@ class PubSub:
                     host.learn(peer, [address])
                 async with run_stack(host, build, tracer=tracer, folder=Path(config.state) if config.state else None) as driver:
                     node = PubSub(host, driver, desk, nursery, config)
+                    nursery.start_soon(warn, node, tuple(bootstrap), stack)
                     try:
                         yield node
                         with trio.move_on_after(FLUSH_S):
@@ -257,12 +265,13 @@ class PubSub:
         self._desk.validators[topic] = Validator(judge, concurrency, self._nursery, self._desk.counts)
 
     async def neighbors_up(self, count: int = 1) -> None:
-        """Wait until there are so many neighbours."""
+        """Wait until there are so many neighbours that speak the router's protocol: others may share the overlay alone."""
         if not isinstance(count, int):
             raise UsageError(f"neighbors_up({count!r}): a number of neighbours")
         self._check_open()
-        while len(self.router.overlay.neighbors) < count:
-            await self._desk.changed.wait()
+        while len(self.router.overlay.neighbors.keys() & self.driver.speakers(self.router)) < count:
+            with trio.move_on_after(SPEAKS_S):
+                await self._desk.changed.wait()
             self._check_open()
 
     async def flushed(self, below: int = 1) -> None:

@@ -24,9 +24,11 @@ from typing import Any
 
 import trio
 
-from peer.errors import UsageError, WeftError, alone
+from peer.errors import UsageError, WeftError
+from peer.errors import alone as unwrapped
 from peer.host import HostConfig, open_host
 from peer.ids import Identity, parse_peer, peer_text
+from pubsub import alone
 from pubsub.api import PubSub, PubSubConfig
 from pubsub.subscription import Message
 
@@ -96,27 +98,13 @@ async def _pub(args: argparse.Namespace) -> None:
     if not args.bootstrap and not args.listen:
         raise UsageError("weft pub needs somebody to publish to: --bootstrap ADDR, or --listen ADDR to be found at")
     async with _opened(args) as live, _until_stopped():
-        with trio.move_on_after(args.wait) as limit:
-            await live.neighbors_up()
-        if limit.cancelled_caught:
-            raise WeftError(await _why_alone(live, args))
+        if await alone.nobody(live, args.wait):
+            reason = await alone.why(live, args.bootstrap, args.stack)
+            raise WeftError(f"no neighbour in {args.wait:g} s, so nothing was published; {reason}")
         published = await _publish_lines(live, args.topic)
         await live.flushed()
         if args.json:
             print(json.dumps({"topic": args.topic, "published": published}), flush=True)
-
-
-async def _why_alone(live: PubSub, args: argparse.Namespace) -> str:
-    """What a dial of the first bootstrap peer answers tells more than that nobody came."""
-    text = f"no neighbour in {args.wait:g} s, so nothing was published"
-    if not args.bootstrap:
-        return f"{text}; nobody dialled {' '.join(live.addresses)}"
-    try:
-        with trio.fail_after(5):
-            await live.host.connect(args.bootstrap[0])
-    except (WeftError, trio.TooSlowError) as error:
-        return f"{text}; {args.bootstrap[0]}: {error or 'no answer'}"
-    return f"{text}; {args.bootstrap[0]} is up: does it run {args.stack}?"
 
 
 async def _publish_lines(live: PubSub, topic: str) -> int:
@@ -229,14 +217,14 @@ def _psk(path: Path | None) -> bytes | None:
 
 
 def _run(main: Callable[[], Awaitable[None]]) -> None:
-    with alone():
+    with unwrapped():
         trio.run(main)
 
 
 @asynccontextmanager
 async def _until_stopped() -> AsyncIterator[trio.Nursery]:
     """Ctrl-C and SIGTERM end the block as if it had come to its end, so that links close after what was sent."""
-    with alone():
+    with unwrapped():
         async with trio.open_nursery() as nursery:
             await nursery.start(_stop_on_signal, nursery.cancel_scope)
             yield nursery

@@ -105,7 +105,18 @@ class Stack:
         router = self.router.build(env(), overlay, app, self.router_options)
         router.signing = signing
         above = [router] if order is None else [router, order(env(), router, app)]
-        return [*beneath, overlay, *above]
+        return _apart([*beneath, overlay, *above])
+
+
+def _apart(machines: Sequence[Machine]) -> Sequence[Machine]:
+    """What a peer sends goes to one machine, the one whose protocol it is."""
+    whose: dict[str, Machine] = {}
+    for machine in machines:
+        for protocol in machine.protocols:
+            if whose.setdefault(protocol, machine) is not machine:
+                both = f"{type(whose[protocol]).__name__} and {type(machine).__name__}"
+                raise UsageError(f"{both} of one stack have the same protocol, {protocol}")
+    return machines
 
 
 def find(name: str, overlay: Options, router: Options, *, live: bool = False) -> Stack:

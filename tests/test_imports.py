@@ -18,7 +18,9 @@ WORLD = frozenset(
     | {"socket", "ssl", "subprocess", "threading", "time", "trio", "uuid"}
 )
 MACHINES_IN_PEER = frozenset({"peer/machine.py", "peer/codec.py", "peer/dispatch.py"})
-NO_MACHINES = frozenset({"pubsub/api.py", "pubsub/cli.py", "pubsub/shell.py", "pubsub/subscription.py", "pubsub/validate.py"})
+NO_MACHINES = frozenset(
+    {"pubsub/alone.py", "pubsub/api.py", "pubsub/cli.py", "pubsub/shell.py", "pubsub/subscription.py", "pubsub/validate.py"}
+)
 ALLOWED = frozenset({("peer/machine.py", "random.Random")})  # for the type alone: the Env brings the object
 HEAVY = ("matplotlib", "pyarrow", "pyspark", "rich")
 

@@ -10,6 +10,7 @@ from peer.errors import UsageError
 from peer.machine import MS, SECOND
 
 HOUR = 3_600 * SECOND
+OTHERS = ("/weft/", "/floodsub/", "/meshsub/", "/ipfs/id/", "/ipfs/ping/")
 TOLD = 64  # peers in an answer, k or providers
 
 
@@ -47,8 +48,8 @@ class KademliaConfig:
             raise UsageError(f"kademlia: last_retry is {self.last_retry}; it must be at least first_retry, {self.first_retry}")
         if self.k > TOLD:
             raise UsageError(f"kademlia: k is {self.k}; it must be at most {TOLD}")
-        if re.fullmatch("/[!-~]{1,128}", self.protocol) is None or self.protocol.startswith("/weft/"):
-            wanted = "/ and 1 to 128 letters without a space, and not begin with /weft/, whose protocols are others"
+        if re.fullmatch("/[!-~]{1,128}", self.protocol) is None or self.protocol.startswith(OTHERS):
+            wanted = f"/ and 1 to 128 letters without a space, and not begin with {', '.join(OTHERS)}, which are other protocols"
             raise UsageError(f"kademlia: protocol is {self.protocol!r}; it must be {wanted}")
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from overlays.claims import learn
+from overlays.kademlia.arguments import check_count, check_done, check_key, check_topic, check_ttl, check_value
 from overlays.kademlia.config import DEFAULTS, TOLD, KademliaConfig
 from overlays.kademlia.messages import AddProvider, FindNode, GetProviders, GetValue, PutValue, Record
 from overlays.kademlia.query import Query, nothing
@@ -29,7 +30,7 @@ LONGEST = 2**32 - 1  # seconds, in a record
 
 
 class Kademlia(Routing):
-    """`mine` and `provided` are stored again until they are withdrawn or their time is over."""
+    """`mine` are values stored again until their time is over, `provided` keys told of again until they are withdrawn."""
 
     def __init__(
         self,
@@ -44,25 +45,32 @@ class Kademlia(Routing):
         self.records = Records(self.table.mine, limits or RecordLimits())
         self.mine: dict[bytes, tuple[bytes, int]] = {}  # value, and until when
         self.provided: dict[bytes, None] = {}
+        self.told: dict[Told, None] = {}  # values that were sent, and not all have answered
         self.due: dict[bytes, None] = {}  # keys whose value is to be stored again
         self.untold: dict[bytes, None] = {}  # keys that this node provides, to be told again
 
     def _periods(self) -> dict[Callable[[], None], int]:
         return {**super()._periods(), self._republish: self.config.republish_every}
 
+    def stop(self) -> None:
+        super().stop()
+        for told in list(self.told):
+            told.end()
+
     # Values.
 
     def put(self, key: bytes, value: bytes, ttl: int, done: Callable[[int], None]) -> None:
         """Store with the k nearest, and again until `ttl` is over; `done` hears how many took it."""
-        self.check_key(key)
-        self.records.check(value)
-        if ttl < SECOND:
-            raise UsageError(f"a value that is to last {ttl} microseconds; a second at least")
+        self._check_up()
+        check_key(key)
+        check_value(value, self.records.limits.value)
+        check_ttl(ttl)
+        check_done(done)
         if not validator_of(self.validators, key).valid(key, value):
             raise UsageError(f"the validator of {key[:40]!r} refuses this value")
         until = self.env.now() + ttl
         self.mine[key] = (value, until)
-        self.asked.run(self._storing(key, value, until, done))
+        self._run(self._storing(key, value, until, done), partial(done, 0))
 
     def _storing(self, key: bytes, value: bytes, until: int, done: Callable[[int], None]) -> Query:
         return Query(self, key, FindNode(key), lambda query: self._place(key, value, until, query.lookup.nearest, done))
@@ -71,22 +79,25 @@ class Kademlia(Routing):
         place, record = place_of_key(key), self._record(key, value, until)
         if self._is_near(place, nearest):
             self._keep(record)
-        told = Told(record, len(nearest), done)
-        for peer in nearest:
-            self.ask(peer, PutValue(key, record), told.yes, told.no)
         if not nearest:
             done(0)
+            return
+        told = Told(record, len(nearest), done, self.told)
+        for peer in nearest:
+            self.ask(peer, PutValue(key, record), told.yes, told.no)
 
     def get(self, key: bytes, done: Callable[[bytes | None], None], paths: int | None = None) -> None:
         """The best of all valid values found, or None."""
-        self.check_key(key)
+        self._check_up()
+        check_key(key)
+        check_done(done)
         found: dict[Peer, Record] = {}
         own = self.records.stored(key, self.env.now())
         if own is not None:
             found[self.env.me] = self._record(key, own.value, own.expires)
         query = Query(self, key, GetValue(key), lambda query: self._found(query, found, done), paths=paths)
         query.take = partial(self._take_value, found)
-        self.asked.run(query)
+        self._run(query, partial(done, None))
 
     def _take_value(self, found: dict[Peer, Record], query: Query, peer: Peer, msg: Message) -> None:
         assert isinstance(msg, GetValue)
@@ -154,55 +165,71 @@ class Kademlia(Routing):
 
     # Providers.
 
-    def provide(self, key: bytes, done: Callable[[int], None] | None = None) -> None:
+    def provide(self, key: bytes, done: Callable[[int], None] = nothing) -> None:
         """Be told of as a provider of the key, and again each `republish_every`, until `withdraw`.
 
         `done` hears to how many it was told; nobody says whether it was taken.
         """
-        self.check_key(key)
+        self._check_up()
+        check_key(key)
+        check_done(done)
         self.provided[key] = None
-        self.asked.run(self._telling(key, done))
+        self._run(self._telling(key, done), partial(done, 0))
 
-    def _telling(self, key: bytes, done: Callable[[int], None] | None = None) -> Query:
+    def _telling(self, key: bytes, done: Callable[[int], None] = nothing) -> Query:
         return Query(self, key, FindNode(key), lambda query: self._tell(key, query.lookup.nearest, done))
 
     def withdraw(self, key: bytes) -> None:
-        """Those who were told forget by themselves."""
+        """This node forgets it at once; those who were told do by themselves, within `provider_ttl`."""
+        check_key(key)
         self.provided.pop(key, None)
+        self.records.unprovide(key, self.env.me)
 
-    def _tell(self, key: bytes, nearest: Sequence[Peer], done: Callable[[int], None] | None) -> None:
+    def _withdrawn(self, key: bytes, peer: Peer) -> bool:
+        """What others still say of this node, itself knows better."""
+        return peer == self.env.me and key not in self.provided
+
+    def _tell(self, key: bytes, nearest: Sequence[Peer], done: Callable[[int], None]) -> None:
         if key in self.provided:
             me = self.env.info(self.env.me)
             for peer in nearest:
                 self.env.send(peer, AddProvider(key, (me,)))
             if self._is_near(place_of_key(key), nearest):
                 self.records.provide(key, me, self.env.now() + self.config.provider_ttl)
-        if done is not None:
-            done(len(nearest))
+        done(len(nearest))
 
-    def find_providers(self, key: bytes, n: int, done: Callable[[Infos], None], paths: int | None = None) -> None:
-        self.check_key(key)
+    def find_providers(self, key: bytes, n: int, done: Callable[[Infos], None]) -> None:
+        self._check_up()
+        check_key(key)
+        check_count(n)
+        check_done(done)
         found = {info.peer: info for info in self.records.providers_of(key, self.env.now())[:n]}
-        query = Query(self, key, GetProviders(key), lambda query: done(list(found.values())[:n]), paths=paths)
+        query = Query(self, key, GetProviders(key), lambda _: done(self._still(key, found)))
         query.take = partial(self._take_providers, found, n)
-        self.asked.run(query)
+        self._run(query, partial(done, []))
+
+    def _still(self, key: bytes, found: dict[Peer, PeerInfo]) -> Infos:
+        return [info for peer, info in found.items() if not self._withdrawn(key, peer)]
 
     def _take_providers(self, found: dict[Peer, PeerInfo], n: int, query: Query, peer: Peer, msg: Message) -> None:
         assert isinstance(msg, GetProviders)
         for info in msg.providers[:TOLD]:
-            if info.peer not in found and len(found) < n:
+            if info.peer not in found and len(found) < n and not self._withdrawn(query.key, info.peer):
                 found[info.peer] = info
                 learn(self.env, info)
         if len(found) >= n:
             query.lookup.stopped = True
 
     def announce(self, topic: str) -> None:
+        check_topic(topic)
         self.provide(topic_key(topic))
 
     def unannounce(self, topic: str) -> None:
+        check_topic(topic)
         self.withdraw(topic_key(topic))
 
     def find(self, topic: str, n: int, done: Callable[[Infos], None]) -> None:
+        check_topic(topic)
         self.find_providers(topic_key(topic), n, done)
 
     @answers(GetProviders)
@@ -257,9 +284,11 @@ class Kademlia(Routing):
 class Told:
     """Counts who took a value, and says so when all have answered. An echo of another value says that it was not taken."""
 
-    __slots__ = ("_done", "_left", "_record", "_taken")
+    __slots__ = ("_among", "_done", "_left", "_record", "_taken")
 
-    def __init__(self, record: Record, left: int, done: Callable[[int], None]) -> None:
+    def __init__(self, record: Record, left: int, done: Callable[[int], None], among: dict[Told, None]) -> None:
+        among[self] = None
+        self._among = among
         self._record = record
         self._left = left
         self._taken = 0
@@ -278,4 +307,10 @@ class Told:
     def _settled(self) -> None:
         self._left -= 1
         if not self._left:
+            self.end()
+
+    def end(self) -> None:
+        """With as many as are known to have taken it by now; once."""
+        if self in self._among:
+            del self._among[self]
             self._done(self._taken)

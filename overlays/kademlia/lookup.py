@@ -6,7 +6,7 @@ misleads one path at most, and the nearest of all paths together are the answer.
 with: otherwise the first liar fills the k nearest with its like, and nobody else is asked.
 
 It is a table without IO: whoever runs it asks those that `next` names, and tells what became of it.
-`alpha` questions are open at a time, at least one a path; one that takes long is told by `lagging` and counts no more, so that
+`alpha` questions are open at a time, at least one a path; one that takes long is told by `lags` and counts no more, so that
 a few dead peers do not hold up the rest.
 Bounds: k peers are taken of an answer, and WIDTH times k candidates are kept a path.
 """
@@ -35,10 +35,9 @@ class Path:
 
 
 class Lookup:
-    __slots__ = ("_me", "_per_path", "_place", "answered", "asked", "hops", "k", "owner", "paths", "stopped")
+    __slots__ = ("_per_path", "_place", "answered", "asked", "hops", "k", "owner", "paths", "stopped")
 
     def __init__(self, me: Peer, place: int, start: Sequence[Peer], k: int, alpha: int, paths: int) -> None:
-        self._me = me
         self._place = place
         self.k = k
         self.paths = [Path() for _ in range(max(1, min(paths, len(start))))]

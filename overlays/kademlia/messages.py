@@ -15,7 +15,7 @@ PROTOCOL = "/ipfs/kad/1.0.0"
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A stored value; `received` is when its holder got it, RFC 3339, and only told.
+    """A stored value; `received` is when its holder got it, RFC 3339: weft leaves it out, and gives back what it was sent.
 
     `ttl`: seconds that are left of its life. 0, as most other libraries have it, leaves that to who takes it.
     """

@@ -24,9 +24,15 @@ Take: TypeAlias = "Callable[[Query, Peer, Message], None]"
 
 
 class Query:
-    """`take` sees each answer; it may stop the lookup. `start` are asked first, by default the nearest that are known."""
+    """`take` sees each answer; it may stop the lookup. `start` are asked first, by default the nearest that are known.
 
-    __slots__ = ("_done", "_paths", "_question", "_routing", "_start", "_timers", "_turns", "key", "lookup", "place", "take")
+    Where the node stops before the end, `given_up` is called in its place.
+    """
+
+    __slots__ = (
+        *("_done", "_paths", "_question", "_routing", "_start", "_timers", "_turns"),
+        *("given_up", "key", "lookup", "place", "take"),
+    )
 
     def __init__(
         self,
@@ -46,6 +52,7 @@ class Query:
         self.key = key
         self.place = place_of_key(key)
         self.take: Take | None = None
+        self.given_up: Callable[[], None] = nothing
 
     def begin(self, turns: Turns) -> None:
         routing, config = self._routing, self._routing.config

@@ -10,13 +10,13 @@ by their time.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Protocol
 
 from overlays.kademlia.space import place_of_key
-from peer.errors import UsageError
 from peer.machine import Peer, PeerInfo
 
 
@@ -79,19 +79,16 @@ class Stored:
 class Records:
     """`held`: bytes of all values."""
 
-    __slots__ = ("_mine", "_provided", "held", "limits", "providers", "values")
+    __slots__ = ("_by_distance", "_mine", "_provided", "held", "limits", "providers", "values")
 
     def __init__(self, mine: int, limits: RecordLimits) -> None:
         self._mine = mine
         self.limits = limits
         self.held = 0
         self.values: dict[bytes, Stored] = {}
+        self._by_distance: list[tuple[int, bytes]] = []  # the keys of all values, nearest first
         self.providers: dict[bytes, dict[Peer, tuple[int, PeerInfo]]] = {}
         self._provided: dict[Peer, dict[bytes, None]] = {}  # the same by peer, the key told of last at the end
-
-    def check(self, value: bytes) -> None:
-        if len(value) > self.limits.value:
-            raise UsageError(f"a value of {len(value)} bytes is over the limit of {self.limits.value}")
 
     def put(self, key: bytes, value: bytes, now: int, expires: int) -> bool:
         """Whether there was room; values farther from the own place give way."""
@@ -105,6 +102,7 @@ class Records:
             self._remove(gone)
         self.values[key] = stored
         self.held += len(value)
+        insort(self._by_distance, (stored.distance, key))
         return True
 
     def _give_way(self, key: bytes, stored: Stored) -> list[bytes] | None:
@@ -113,14 +111,13 @@ class Records:
         count = len(self.values) - (old is not None) + 1
         held = self.held - (len(old.value) if old is not None else 0) + len(stored.value)
         gone: list[bytes] = []
-        if count > self.limits.values or held > self.limits.bytes:
-            farther = sorted((one.distance, name) for name, one in self.values.items() if one.distance > stored.distance)
-            while count - len(gone) > self.limits.values or held > self.limits.bytes:
-                if not farther:
-                    return None
-                gone.append(farther.pop()[1])
-                held -= len(self.values[gone[-1]].value)
-        return gone
+        for distance, name in reversed(self._by_distance):
+            if (count <= self.limits.values and held <= self.limits.bytes) or distance <= stored.distance:
+                break
+            gone.append(name)
+            count -= 1
+            held -= len(self.values[name].value)
+        return gone if count <= self.limits.values and held <= self.limits.bytes else None
 
     def stored(self, key: bytes, now: int) -> Stored | None:
         stored = self.values.get(key)
@@ -141,6 +138,10 @@ class Records:
         self.providers.setdefault(key, {})[peer] = (expires, info)
         self._provided.setdefault(peer, {})[key] = None
         return True
+
+    def unprovide(self, key: bytes, peer: Peer) -> None:
+        if key in self._provided.get(peer, ()):
+            self._withdraw(key, peer)
 
     def _withdraw(self, key: bytes, peer: Peer) -> None:
         known, own = self.providers[key], self._provided[peer]
@@ -166,3 +167,4 @@ class Records:
         stored = self.values.pop(key, None)
         if stored is not None:
             self.held -= len(stored.value)
+            del self._by_distance[bisect_left(self._by_distance, (stored.distance, key))]

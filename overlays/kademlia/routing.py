@@ -20,13 +20,14 @@ from functools import partial
 import msgspec
 
 from overlays.claims import learn
+from overlays.kademlia.arguments import check_done, check_key
 from overlays.kademlia.config import KademliaConfig
 from overlays.kademlia.messages import FindNode, Ping
 from overlays.kademlia.query import Query, nothing
 from overlays.kademlia.space import PREFIX, key_in_bucket, name_of, named, place_of, place_of_key
 from overlays.kademlia.table import Table
 from overlays.kademlia.turns import Turns, first_of
-from overlays.kademlia.wire import KEY_LIMIT, kad
+from overlays.kademlia.wire import kad
 from peer.errors import PeerError, UsageError
 from peer.machine import SECOND, Codec, Env, Link, Machine, Message, Peer, PeerInfo, Reply, Timer, answers
 
@@ -129,8 +130,19 @@ class Routing(Machine):
 
     def lookup(self, key: bytes, done: Callable[[Infos], None], paths: int | None = None) -> None:
         """The k nearest to a key that answered, this node not among them; nearest first."""
-        self.check_key(key)
-        self.asked.run(Query(self, key, FindNode(key), lambda query: done(query.nearest), paths=paths))
+        self._check_up()
+        check_key(key)
+        check_done(done)
+        query = Query(self, key, FindNode(key), lambda query: done(query.nearest), paths=paths)
+        self._run(query, partial(done, []))
+
+    def _run(self, query: Query, given_up: Callable[[], None]) -> None:
+        query.given_up = given_up
+        self.asked.run(query)
+
+    def _check_up(self) -> None:
+        if self.stopped:
+            raise UsageError("this node has stopped, and asks nobody any more")
 
     def sample(self, k: int) -> list[Peer]:
         known = list(self.table)
@@ -262,7 +274,3 @@ class Routing(Machine):
             failed(peer, reason)
         else:
             self.env.request(peer, msg, self.config.patience, heard, failed)
-
-    def check_key(self, key: bytes) -> None:
-        if not 0 < len(key) <= KEY_LIMIT:
-            raise UsageError(f"a key of {len(key)} bytes; it must have 1 to {KEY_LIMIT}")

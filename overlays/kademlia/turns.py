@@ -39,9 +39,15 @@ class Turns:
         self.go_on()
 
     def stop(self) -> None:
+        """All are given up, also those that wait."""
         self._stopped = True
         for query in self.running:
             query.abandon()
+        ended = (*self.running, *self.waiting)
+        self.running.clear()
+        self.waiting.clear()
+        for query in ended:
+            query.given_up()
 
     def go_on(self) -> None:
         """In a loop: without contacts a query ends as it begins, and thousands may wait."""

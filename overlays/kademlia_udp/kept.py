@@ -123,7 +123,7 @@ class Values:
         self.life = life
         self.bytes = 0
         self.kept: dict[bytes, Kept] = {}
-        self._by_distance: list[tuple[int, bytes]] = []
+        self.by_distance: list[tuple[int, bytes]] = []
 
     def __len__(self) -> int:
         return len(self.kept)
@@ -141,13 +141,13 @@ class Values:
         self.drop(key)
         self.kept[key] = Kept(value, size, now, now)
         self.bytes += size
-        insort(self._by_distance, self._place(key))
+        insort(self.by_distance, self._place(key))
         return True
 
     def drop(self, key: bytes) -> None:
         if (kept := self.kept.pop(key, None)) is not None:
             self.bytes -= kept.size
-            del self._by_distance[bisect_left(self._by_distance, self._place(key))]
+            del self.by_distance[bisect_left(self.by_distance, self._place(key))]
 
     def expire(self, now: int) -> None:
         while self.kept and (oldest := next(iter(self.kept.items())))[1].since <= now - self.life:
@@ -164,7 +164,7 @@ class Values:
         old = self.kept.get(key)
         count, total = len(self.kept) + (old is None), self.bytes + size - (old.size if old else 0)
         leaving = []
-        for place in reversed(self._by_distance):
+        for place in reversed(self.by_distance):
             if (count <= self.most and total <= self.most_bytes) or place < self._place(key):
                 break
             if place[1] != key:

@@ -13,9 +13,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
-from overlays.kademlia_udp.machine import DEFAULTS, KademliaUdp, KademliaUdpConfig
+from overlays.kademlia_udp.config import DEFAULTS, KademliaUdpConfig
+from overlays.kademlia_udp.machine import KademliaUdp
 from overlays.kademlia_udp.rpc import Value
 from peer.datagram import Address, Datagrams, NoAnswer, open_datagram, resolve
+from peer.errors import UsageError
 
 DEADLINE = 60.0
 """Seconds; a lookup whose every request is lost twice takes about as long."""
@@ -41,6 +43,7 @@ class KademliaNode:
         config: KademliaUdpConfig = DEFAULTS,
     ) -> AsyncIterator[KademliaNode]:
         """Joins the network of the bootstrap nodes, NoAnswer if none of them answers; without any, others may join this one."""
+        _check(host, bootstrap, deadline, config)
         contacts = await resolve(bootstrap, like=host)
         async with open_datagram(lambda env: KademliaUdp(env, contacts, config), host=host, port=port) as endpoint:
             node = KademliaNode(endpoint, deadline)
@@ -68,3 +71,15 @@ class KademliaNode:
         if seen is None:
             raise NoAnswer(f"nobody answered at {address[0]}:{address[1]}")
         return seen
+
+
+def _check(host: object, bootstrap: object, deadline: object, config: object) -> None:
+    """The places of a bootstrap and the port are checked where they are used."""
+    if not isinstance(host, str):
+        raise UsageError(f"host is {host!r:.80}; it must be an IP address as a text, such as 0.0.0.0")
+    if not isinstance(bootstrap, Sequence) or isinstance(bootstrap, str | bytes):
+        raise UsageError(f"bootstrap is {bootstrap!r:.80}; it must be a list of places, such as [('192.0.2.1', 5678)]")
+    if not isinstance(deadline, int | float) or isinstance(deadline, bool) or not deadline > 0:
+        raise UsageError(f"deadline is {deadline!r:.80}; it must be seconds, above 0")
+    if not isinstance(config, KademliaUdpConfig):
+        raise UsageError(f"config is {config!r:.80}; it must be a KademliaUdpConfig")

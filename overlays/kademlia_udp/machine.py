@@ -14,18 +14,19 @@ Where this differs from the package, for the sake of safety or of the paper, no 
 
 Below it asks for: a `peer.datagram.DatagramEnv`.
 Above it promises: `join`, `set` and `get` end, whatever the network does.
-Bounds: those of `overlays.kademlia_udp.kept` and `overlays.kademlia_udp.lookup`; WALKS calls at once and WAITING more; PROBES
-pings and HANDOVERS at once. It answers each request with one reply, and with a ping if the sender is new.
+Bounds: those of `kept`, `lookup` and `handover` beside it; WALKS calls at once and WAITING more; PROBES pings at once. It answers
+each request with one reply, and with a ping if the sender is new.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from overlays.kademlia_udp.config import DEFAULTS, KademliaUdpConfig
+from overlays.kademlia_udp.handover import Handovers
 from overlays.kademlia_udp.kept import Table, Values
 from overlays.kademlia_udp.lookup import Lookup
 from overlays.kademlia_udp.rpc import (
@@ -45,49 +46,15 @@ from overlays.kademlia_udp.rpc import (
     stun,
     usable,
 )
-from peer.datagram import CONTENT_LIMIT, Address, Answer, DatagramEnv
+from peer.datagram import Address, Answer, DatagramEnv
 from peer.errors import UsageError
-from peer.machine import SECOND, Timer
-
-HOUR = 3_600 * SECOND
+from peer.machine import Timer
 
 WALKS = 64
 WAITING = 1_024
 PROBES = 64
-HANDOVERS = 16
 
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class KademliaUdpConfig:
-    """Times are in microseconds. `k` must be the network's: longer answers are refused."""
-
-    id: bytes | None = None  # by chance at each start; who keeps it keeps its place
-    k: int = 20  # the package's ksize, and the paper's
-    alpha: int = 3  # the package's, and the paper's
-    patience: int = 2 * SECOND  # a guess: a slow round trip; the package waits 5 s
-    tries: int = 2  # a guess: one lost datagram should cost no contact; the package has one
-    tick_every: int = 60 * SECOND  # a guess
-    refresh_every: int = HOUR  # section 2.3, and the package's
-    republish_every: int = HOUR  # section 2.5, and the package's
-    values: int = 10_000  # a guess, as are the next two: some tens of megabytes at most
-    value_bytes: int = 1 << 24
-    value_size: int = CONTENT_LIMIT
-    life: int = 168 * HOUR  # the package's ttl
-
-    def __post_init__(self) -> None:
-        if self.id is not None and (not isinstance(self.id, bytes) or len(self.id) != ID_SIZE):
-            raise UsageError(f"kademlia: the id is {self.id!r:.80}; it must be {ID_SIZE} bytes, as a SHA-1 digest is")
-        for name in self.__dataclass_fields__:
-            value = getattr(self, name)
-            if name != "id" and (type(value) is not int or value < 1):
-                raise UsageError(f"kademlia: {name} is {value!r:.80}; it must be a whole number of at least 1")
-        if self.k > 64:
-            raise UsageError(f"kademlia: k is {self.k}; an answer has room for 1 to 64 nodes")
-
-
-DEFAULTS = KademliaUdpConfig()
 
 
 class KademliaUdp:
@@ -102,7 +69,7 @@ class KademliaUdp:
         self.table = Table(self.id, config.k)
         self.values = Values(self.id, config.values, config.value_bytes, config.value_size, config.life)
         self.probes: dict[Address, None] = {}
-        self.handovers = 0
+        self.handovers = Handovers(self)
         self.walks = 0
         self.waiting: deque[Callable[[], None]] = deque()
         self.chores: deque[Callable[[], None]] = deque()
@@ -186,41 +153,16 @@ class KademliaUdp:
         if new.id == self.id:
             return
         if known is None:
-            self._hand_over(new)
+            self.table.remove(new.address)  # or who had the address before would keep the room that this one needs
+            if not self.table.has_room(new.id):
+                return
+            self.handovers.begin(new)
             if (silent := self.table.add(new, self.env.now())) is not None:
                 self._probe(silent.address)
         elif known.address == new.address:
             self.table.touch(known)
         else:
             self._probe(known.address)
-
-    # Values for a newcomer (section 2.5).
-
-    def _hand_over(self, new: Contact) -> None:
-        keys = [key for key in self.values.kept if self._is_due(key, new)]
-        if keys and self.handovers < HANDOVERS:
-            self.handovers += 1
-            self._hand_next(new.address, keys, True)
-
-    def _is_due(self, key: bytes, new: Contact) -> bool:
-        number = int.from_bytes(key, "big")
-        mine, its = self.number ^ number, new.number ^ number
-        nearer = 0
-        for node in self.table:
-            distance = node.number ^ number
-            if distance < mine:
-                return False
-            nearer += distance < its
-        return nearer < self.config.k
-
-    def _hand_next(self, address: Address, keys: list[bytes], taken: bool | None) -> None:
-        """One after the other, until all are handed over or one is not answered."""
-        while keys and taken is not None:
-            key = keys.pop()
-            if (value := self.values.get(key, self.env.now())) is not None:
-                self.ask(address, store(self.id, key, value), read_stored, partial(self._hand_next, address, keys))
-                return
-        self.handovers -= 1
 
     # Lookups (section 2.3).
 

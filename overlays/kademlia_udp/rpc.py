@@ -152,6 +152,10 @@ def read_nodes(content: bytes, k: int, teller: Address, counts: Counter[str]) ->
     found = _decoded(_decode_found, content)
     if isinstance(found, dict):
         raise PeerError("a value that nobody asked for")
+    return _contacts(found, k, teller, counts)
+
+
+def _contacts(found: list[tuple[bytes, str, int]], k: int, teller: Address, counts: Counter[str]) -> list[Contact]:
     if len(found) > k:
         raise PeerError(f"{len(found)} nodes where {k} are the most")
     contacts = []
@@ -166,12 +170,13 @@ def read_nodes(content: bytes, k: int, teller: Address, counts: Counter[str]) ->
 
 
 def read_value(content: bytes, k: int, teller: Address, counts: Counter[str]) -> Value | list[Contact]:
-    match found := _decoded(_decode_found, content):
-        case {"value": value} if len(found) == 1 and type(value) in VALUES and len(encode(value)) <= VALUE_LIMIT:
-            return value  # type: ignore[no-any-return]
-        case dict():
-            raise PeerError("no value that can be stored")
-    return read_nodes(content, k, teller, counts)
+    found = _decoded(_decode_found, content)
+    if isinstance(found, list):
+        return _contacts(found, k, teller, counts)
+    value = found.get("value")
+    if len(found) != 1 or type(value) not in VALUES or len(encode(value)) > VALUE_LIMIT:
+        raise PeerError("no value that can be stored")
+    return value  # type: ignore[no-any-return]
 
 
 def _plain(content: bytes) -> Any:

@@ -18,7 +18,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from overlays.kademlia.dht import Kademlia
 from overlays.kademlia.wire import PEERS, KadCodec, kad
-from overlays.kademlia_udp.machine import KademliaUdp, KademliaUdpConfig
+from overlays.kademlia_udp.config import KademliaUdpConfig
+from overlays.kademlia_udp.machine import KademliaUdp
 from overlays.kademlia_udp.rpc import read_address, read_call, read_id, read_nodes, read_stored, read_value, store
 from overlays.static import Static
 from peer import identify

@@ -14,8 +14,8 @@ from typing import IO, Any
 import pytest
 import trio
 
+from overlays.kademlia_udp.config import KademliaUdpConfig
 from overlays.kademlia_udp.live import KademliaNode
-from overlays.kademlia_udp.machine import KademliaUdpConfig
 from overlays.kademlia_udp.rpc import Value, digest, store
 from peer.datagram import GARBAGE
 

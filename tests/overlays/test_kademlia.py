@@ -587,6 +587,28 @@ def test_a_lookup_with_more_paths_takes_one_share_of_the_start_for_each() -> Non
     assert len(query.lookup.paths) == 3
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        *(lambda m: m.put("key", b"value", SECOND, print), lambda m: m.put(b"key", "text", SECOND, print)),
+        *(lambda m: m.put(b"key", bytearray(b"value"), SECOND, print), lambda m: m.put(b"key", b"value", 60.5 * SECOND, print)),
+        *(lambda m: m.put(b"key", b"value", True, print), lambda m: m.put(b"key", b"value", SECOND, None)),
+        *(lambda m: m.get("key", print), lambda m: m.get(b"key", None)),
+        *(lambda m: m.lookup(7, print), lambda m: m.lookup(b"key", 7)),
+        *(lambda m: m.provide("key"), lambda m: m.provide(b"key", 7), lambda m: m.withdraw(bytearray(b"key"))),
+        *(lambda m: m.announce(b"topic"), lambda m: m.announce("\ud800"), lambda m: m.unannounce(None)),
+        *(lambda m: m.find(b"topic", 1, print), lambda m: m.find("topic", 1.5, print), lambda m: m.find("topic", 0, print)),
+        *(lambda m: m.find("topic", 1, None), lambda m: m.find_providers("key", 1, print)),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_refused_at_the_call_and_leaves_nothing_behind(call: Callable[[Any], None]) -> None:
+    bench = Bench()
+    bench.up(1)
+    with pytest.raises(UsageError):
+        call(bench.machine)
+    assert bench.asked() == [] and not bench.machine.mine and not bench.machine.provided
+
+
 @pytest.mark.parametrize("key", [b"", bytes(KEY_LIMIT + 1)])
 def test_a_key_that_no_frame_would_carry_is_refused_at_the_call(key: bytes) -> None:
     machine = Bench().machine
@@ -1021,6 +1043,23 @@ def test_topics_are_announced_and_found_under_their_keys() -> None:
     assert bench.machine.provided == {}
 
 
+def test_who_withdraws_names_itself_no_more_whatever_others_still_say() -> None:
+    bench, found = Bench(), list[Sequence[PeerInfo]]()
+    bench.up(1)
+    bench.machine.announce("news")
+    bench.settle()
+    key = topic_key("news")
+    assert bench.ask(9, GetProviders(key)).providers == info(0)
+    bench.machine.find("news", 1, found.append)
+    bench.machine.unannounce("news")
+    assert bench.ask(9, GetProviders(key)).providers == ()
+    bench.settle()
+    bench.machine.find("news", 1, found.append)
+    bench.settle(lambda request: bench.answer(request, providers=info(0, 7)))
+    assert found == [[], [PeerInfo(7)]]
+    bench.machine.unannounce("news")
+
+
 # Life.
 
 
@@ -1062,9 +1101,50 @@ def test_after_stop_no_timer_is_left_but_those_of_open_requests_and_nothing_new_
             bench.answer(request, 50, 51)
         else:
             request.fail("closed")
-    bench.machine.lookup(b"other", lambda _: None)
     bench.env.advance(2_000 * SECOND)
     assert bench.asked() == [] and bench.env.take() == [] and bench.env.clock.waiting == 0
+
+
+def test_what_is_under_way_or_waits_at_stop_ends_once_with_nothing_found() -> None:
+    bench, ended = Bench(), list[Any]()
+    bench.up(1, 2)
+    bench.machine.put(KEY, b"value", DAY, lambda taken: ended.append(("put", taken)))
+    for request in bench.asked():
+        bench.answer(request)
+    first, second = bench.asked()
+    first.reply(first.msg)
+    for _ in range(QUERIES):
+        bench.machine.lookup(b"key", ended.append)
+    bench.machine.get(b"other", ended.append)
+    bench.machine.put(b"other", b"value", DAY, ended.append)
+    bench.machine.provide(b"other", ended.append)
+    bench.machine.find("news", 1, ended.append)
+    requests = bench.asked()
+    bench.machine.stop()
+    wanted: list[Any] = [*[[]] * QUERIES, None, 0, 0, [], ("put", 1)]
+    assert ended == wanted
+    for request in requests:
+        bench.answer(request)
+    second.reply(second.msg)
+    assert ended == wanted and bench.asked() == [] and bench.env.take() == []
+
+
+def test_a_call_after_stop_is_refused_and_only_to_withdraw_is_not() -> None:
+    bench = Bench()
+    bench.machine.announce("news")
+    bench.machine.stop()
+    calls: list[Callable[[], None]] = [
+        lambda: bench.machine.lookup(b"key", print),
+        lambda: bench.machine.get(b"key", print),
+        lambda: bench.machine.put(b"key", b"value", DAY, print),
+        lambda: bench.machine.announce("olds"),
+        lambda: bench.machine.find("news", 1, print),
+    ]
+    for call in calls:
+        with pytest.raises(UsageError, match="stopped"):
+            call()
+    bench.machine.unannounce("news")
+    assert not bench.machine.provided and not bench.machine.mine
 
 
 @pytest.mark.parametrize(
@@ -1072,6 +1152,7 @@ def test_after_stop_no_timer_is_left_but_those_of_open_requests_and_nothing_new_
     [
         *(("k", 0), ("k", TOLD + 1), ("alpha", 0), ("paths", 0), ("spares", -1), ("patience", 0), ("last_retry", 1)),
         *(("protocol", "kad"), ("protocol", "/"), ("protocol", "/a b"), ("protocol", "/weft/kadpubsub/1.0.0")),
+        *(("protocol", "/floodsub/1.0.0"), ("protocol", "/meshsub/1.1.0"), ("protocol", "/ipfs/ping/1.0.0")),
         *(("slow", 1), ("near_every", 999)),  # seconds where microseconds are meant
     ],
 )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from hashlib import sha256
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overlays.kademlia.records import ANYTHING, VALIDATORS, Anything, ContentHash, RecordLimits, Records, validator_of
+from overlays.kademlia.records import ANYTHING, VALIDATORS, Anything, ContentHash, RecordLimits, Records, Stored, validator_of
 from overlays.kademlia.space import place_of, place_of_key
-from peer.errors import UsageError
 from peer.machine import PeerInfo
 
 MINE = place_of(0)
@@ -89,9 +88,6 @@ def test_a_value_over_the_limit_is_not_taken_and_the_one_there_stays() -> None:
     assert kept.put(b"key", b"small", 0, LATER)
     assert not kept.put(b"key", b"larger", 0, LATER)
     assert value_of(kept, b"key", 0) == b"small"
-    kept.check(b"small")
-    with pytest.raises(UsageError, match="6 bytes is over the limit of 5"):
-        kept.check(b"larger")
 
 
 def test_when_full_the_values_nearest_to_the_own_place_are_kept() -> None:
@@ -101,6 +97,20 @@ def test_when_full_the_values_nearest_to_the_own_place_are_kept() -> None:
     assert not kept.put(KEYS[30], b"value", 0, LATER)
     assert kept.put(KEYS[1], b"value", 0, LATER)
     assert by_distance(list(kept.values)) == [KEYS[1], KEYS[5], KEYS[10]]
+
+
+def test_when_full_only_those_that_give_way_are_looked_at() -> None:
+    class Seen(dict[bytes, Stored]):
+        def __iter__(self) -> Iterator[bytes]:
+            raise AssertionError("a walk over all values")
+
+        items = values = __iter__  # type: ignore[assignment]
+
+    kept = records(values=30)
+    kept.values = Seen()
+    for key in reversed(KEYS):
+        assert kept.put(key, b"value", 0, LATER)
+    assert [key for key in KEYS if key in kept.values] == KEYS[:30]
 
 
 def test_when_full_the_farthest_can_still_be_renewed() -> None:
@@ -226,6 +236,7 @@ def test_whatever_is_stored_the_limits_hold_and_the_bytes_are_counted_right(acti
                 kept.sweep(now)
         assert kept.held == sum(len(stored.value) for stored in kept.values.values()) <= 30
         assert len(kept.values) <= 5 and len(kept.providers) <= 4
+        assert [key for _, key in kept._by_distance] == by_distance(list(kept.values))
         assert all(0 < len(known) <= 3 for known in kept.providers.values())
         told = [(peer, key) for key, known in kept.providers.items() for peer in known]
         assert all(sum(peer == other for other, _ in told) <= 2 for peer in range(10))

@@ -6,12 +6,18 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from overlays.kademlia_udp import rpc
+from overlays.kademlia_udp.config import HOUR, KademliaUdpConfig
+from overlays.kademlia_udp.handover import HANDED, HANDOVERS
 from overlays.kademlia_udp.lookup import ASKS
-from overlays.kademlia_udp.machine import HANDOVERS, HOUR, PROBES, WAITING, WALKS, KademliaUdp, KademliaUdpConfig
+from overlays.kademlia_udp.machine import PROBES, WAITING, WALKS, KademliaUdp
 from overlays.kademlia_udp.rpc import (
     UNUSABLE,
     VALUE_LIMIT,
@@ -341,6 +347,14 @@ def test_a_node_at_an_address_where_nothing_should_be_sent_is_left_out_and_count
     assert counts == {UNUSABLE: 1}
 
 
+@pytest.mark.parametrize("answer", [{"value": 7}, []])
+def test_an_answer_is_decoded_once(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    decode_ = Mock(side_effect=rpc._decode_found)
+    monkeypatch.setattr(rpc, "_decode_found", decode_)
+    rpc.read_value(encode(answer), 20, ("203.0.113.1", 1), Counter())
+    assert decode_.call_count == 1
+
+
 def test_a_loopback_address_is_believed_from_the_same_machine() -> None:
     told = encode([(node(1).id, "127.0.0.1", 5)])
     assert read_nodes(told, 20, ("127.0.0.1", 9), Counter())[0].address == ("127.0.0.1", 5)
@@ -530,7 +544,7 @@ def test_a_newcomer_is_handed_the_values_that_it_should_have_one_after_the_other
         handed.append(read_call(one.content).value)
         one.reply(True)
     assert sorted(handed) == [1, 2]
-    assert bench.machine.handovers == 0
+    assert bench.machine.handovers.under_way == 0
 
 
 def test_a_newcomer_that_is_farther_than_k_others_is_handed_nothing() -> None:
@@ -551,7 +565,7 @@ def test_handing_over_ends_with_the_first_that_is_not_answered() -> None:
     bench.env.take("store")[0].fail()
     bench.env.take("store")[0].fail()
     assert bench.env.asked == []
-    assert bench.machine.handovers == 0
+    assert bench.machine.handovers.under_way == 0
 
 
 def test_only_so_many_newcomers_are_handed_values_at_once() -> None:
@@ -562,6 +576,61 @@ def test_only_so_many_newcomers_are_handed_values_at_once() -> None:
         bench.hear(ping(new.id), new.address)
         bench.env.take("ping")[0].reply(new.id)
     assert len(bench.env.take("store")) == HANDOVERS
+
+
+def test_while_no_handover_can_begin_a_newcomer_costs_no_look_at_the_values() -> None:
+    bench = Bench()
+    bench.machine.values.put(node(1).id, 1, 0)
+    bench.machine.handovers.under_way = HANDOVERS
+    del bench.machine.values.by_distance
+    bench.hear(ping(node(8).id), node(8).address)
+    bench.env.take()[0].reply(node(8).id)
+    assert bench.known == [8] and bench.env.asked == []
+
+
+def test_a_newcomer_is_handed_so_many_values_and_the_nearest_to_this_node_first() -> None:
+    bench = Bench()
+    for number in range(1, HANDED + 100):
+        bench.machine.values.put(node(number).id, number, 0)
+    handed = bench.machine.handovers.due(node(1 << 100))
+    assert handed == [node(number).id for number in range(HANDED, 0, -1)]
+
+
+def test_whose_answer_names_an_id_without_room_is_no_newcomer_whatever_it_claimed() -> None:
+    bucket = range((1 << 100) + 10, (1 << 100) + 50)
+    bench = Bench(*bucket)
+    bench.machine.values.put(node(1).id, 1, 0)
+    full = node((1 << 100) + 5)
+    assert bench.machine.handovers.due(full) == [node(1).id]
+    bench.hear(ping(node(8).id), full.address)
+    bench.env.take("ping")[0].reply(full.id)
+    assert bench.env.asked == [] and len(bench.known) == 20
+
+
+def test_who_takes_an_id_without_room_is_no_longer_known_by_the_one_it_had() -> None:
+    bucket = range((1 << 100) + 10, (1 << 100) + 50)
+    bench = Bench(7, *bucket)
+    bench.hear(ping(node(8).id), node(7).address)
+    bench.env.take("ping")[0].reply(node((1 << 100) + 5).id)
+    assert bench.known == [*bucket[:20]]
+
+
+@given(
+    st.lists(st.integers(1, 255), max_size=12, unique=True), st.lists(st.integers(0, 255), max_size=12, unique=True),
+    st.integers(1, 255), st.integers(1, 4),
+)  # fmt: skip
+def test_a_value_is_handed_over_where_nobody_is_nearer_than_this_node_and_less_than_k_than_the_newcomer(
+    known: list[int], keys: list[int], new: int, k: int
+) -> None:
+    bench = Bench(*(number for number in known if number != new), k=k)
+    for number in keys:
+        bench.machine.values.put(node(number).id, number, 0)
+    others = [number for number in bench.known if number != new]
+    due = [
+        key for key in sorted(keys, reverse=True)
+        if all(other ^ key > key for other in others) and sum(other ^ key < new ^ key for other in others) < k
+    ]  # fmt: skip
+    assert bench.machine.handovers.due(node(new)) == [node(key).id for key in due]
 
 
 # What happens by itself.
@@ -642,7 +711,7 @@ def test_a_node_that_stops_has_no_timer_left() -> None:
     "config",
     [
         *({"id": b"short"}, {"id": "a" * 20}, {"id": 5}, {"k": 0}, {"k": 65}, {"k": "x"}, {"alpha": 0}, {"patience": 0}),
-        *({"patience": 0.5}, {"tries": 0}, {"life": 0}, {"values": -1}, {"value_bytes": 0}),
+        *({"patience": 0.5}, {"tries": 0}, {"tries": 11}, {"life": 0}, {"values": -1}, {"value_bytes": 0}),
     ],
 )
 def test_a_config_that_cannot_work_is_refused(config: dict[str, Any]) -> None:

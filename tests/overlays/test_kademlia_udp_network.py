@@ -12,8 +12,9 @@ import pytest
 import trio
 import trio.testing
 
+from overlays.kademlia_udp.config import KademliaUdpConfig
 from overlays.kademlia_udp.live import KademliaNode
-from overlays.kademlia_udp.machine import KademliaUdp, KademliaUdpConfig
+from overlays.kademlia_udp.machine import KademliaUdp
 from overlays.kademlia_udp.rpc import digest
 from peer.datagram import GARBAGE, NoAnswer
 from peer.errors import UsageError
@@ -174,4 +175,17 @@ async def test_a_lonely_node_says_that_nobody_took_its_value() -> None:
 async def test_a_bootstrap_address_that_is_none_is_refused(place: Any) -> None:
     with pytest.raises(UsageError):
         async with KademliaNode.open(host=HERE, bootstrap=[place]):
+            pass
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"host": None}, {"bootstrap": None}, {"bootstrap": "127.0.0.1:5"}, {"config": None}),
+        *({"deadline": "x"}, {"deadline": -1}, {"deadline": 0}, {"deadline": float("nan")}, {"deadline": True}),
+    ],
+)
+async def test_an_argument_of_the_wrong_kind_is_named(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        async with KademliaNode.open(**{"host": HERE, **wrong}):
             pass

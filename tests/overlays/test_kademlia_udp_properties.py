@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overlays.kademlia_udp.config import KademliaUdpConfig
 from overlays.kademlia_udp.kept import Table, Values
-from overlays.kademlia_udp.machine import PROBES, KademliaUdp, KademliaUdpConfig
+from overlays.kademlia_udp.machine import PROBES, KademliaUdp
 from overlays.kademlia_udp.rpc import Value, contact, encode, find_node, find_value, nodes, ping, read_call, store, stun
 from peer.datagram import CONTENT_LIMIT, GARBAGE, UNASKED, Address
 from peer.machine import SECOND
@@ -76,7 +77,7 @@ def test_values_are_bounded_and_what_is_kept_is_never_farther_than_what_was_refu
         assert len(shelf) <= 5 and shelf.bytes <= 200
         assert shelf.bytes == sum(kept.size for kept in shelf.kept.values())
         assert all(now - kept.since < 100 for kept in shelf.kept.values())
-        assert sorted(shelf.kept) == sorted(key for _, key in shelf._by_distance)
+        assert sorted(shelf.kept) == sorted(key for _, key in shelf.by_distance)
         assert (shelf.get(key, now) == bytes(size)) or not taken
         gone = [old for old, kept in before.items() if old not in shelf.kept and kept.since > now - 100]
         assert taken or not gone

@@ -206,6 +206,12 @@ def test_a_config_that_makes_no_sense_is_refused_at_once(size: Any) -> None:
         PubSubConfig(backlog=0)
 
 
+@pytest.mark.parametrize("wrong", [{"overlay": None}, {"router": [("announce", True)]}, {"host": None}])
+def test_options_that_are_none_are_refused_at_once(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        PubSubConfig(**wrong)
+
+
 @pytest.mark.parametrize("wrong", [{"stack": None}, {"listen": [5]}, {"bootstrap": None}])
 async def test_an_argument_of_the_wrong_kind_is_named(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=next(iter(wrong))):

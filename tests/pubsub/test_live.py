@@ -22,6 +22,7 @@ from peer.errors import UsageError
 from peer.host import open_host
 from peer.ids import Identity, peer_text
 from peer.trace import DELIVER, JOINED, PUBLISH, RECEIVE, REJECT
+from pubsub import alone
 from pubsub.api import PubSub, PubSubConfig
 from pubsub.signing import Signing
 from pubsub.subscription import Message
@@ -66,13 +67,13 @@ async def test_a_message_goes_through_a_node_that_has_not_joined_and_comes_once(
 
 
 async def test_who_subscribes_gets_its_own_message_and_each_subscription_every_one() -> None:
-    async with PubSub.open(listen=()) as alone, alone.subscribe("news") as one:
-        async with alone.subscribe("news") as two:
-            await alone.publish("news", b"both")
+    async with PubSub.open(listen=()) as lonely, lonely.subscribe("news") as one:
+        async with lonely.subscribe("news") as two:
+            await lonely.publish("news", b"both")
             assert [(await anext(each)).data for each in (one, two)] == [b"both", b"both"]
-        await alone.publish("news", b"one")
+        await lonely.publish("news", b"one")
         assert (await anext(one)).data == b"one" and len(two) == 0
-        await alone.publish("olds", b"nobody")
+        await lonely.publish("olds", b"nobody")
         assert len(one) == 0
 
 
@@ -178,6 +179,56 @@ async def test_a_damaged_key_opens_nothing(tmp_path: Path) -> None:
             pass
 
 
+# Nobody who hears.
+
+
+PAIRS = [("hyparview/plumtree", "hyparview/flood"), ("kademlia/kadpubsub", "kademlia/flood")]
+
+
+@pytest.mark.parametrize(("theirs", "ours"), PAIRS)
+async def test_a_neighbour_that_has_another_router_is_nobody_to_publish_to(theirs: str, ours: str) -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with PubSub.open(theirs, listen=HERE) as other, PubSub.open(ours, bootstrap=other.addresses, listen=HERE) as node:
+            await until(lambda: bool(node.neighbors))
+            assert await alone.nobody(node, 0.3)
+            assert f"is up: does it run {ours}" in await alone.why(node, other.addresses, ours)
+            async with PubSub.open(ours, bootstrap=node.addresses, listen=HERE):
+                await node.neighbors_up()
+
+
+@pytest.mark.parametrize("somebody", [False, True])
+async def test_who_hears_nobody_at_its_bootstrap_peer_is_warned_once_and_goes_on(
+    somebody: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody is a client of a network where all are."""
+    monkeypatch.setattr(alone, "WARN_S", 0.3)
+    config, stack = PubSubConfig(overlay={"server": False}), "kademlia/flood"
+    with trio.fail_after(DEADLINE_S):
+        async with PubSub.open(stack, listen=HERE, config=config) as other:
+            place = other.addresses if somebody else [f"/ip4/127.0.0.1/tcp/1/p2p/{SOMEBODY}"]
+            async with PubSub.open(stack, bootstrap=place, listen=(), config=config) as node, node.subscribe("news") as messages:
+                await until(lambda: "no neighbour in 0.3 s" in caplog.text)
+                await node.publish("news", b"still here")
+                assert (await anext(messages)).data == b"still here"
+                await trio.sleep(0.5)
+    assert caplog.text.count("no neighbour") == 1
+    assert ("is it a server" if somebody else "refused") in caplog.text
+    assert caplog.text.count(place[0]) == 1
+
+
+async def test_who_is_the_first_or_has_a_neighbour_or_ends_before_is_not_warned(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(alone, "WARN_S", 0.5)
+    with trio.fail_after(DEADLINE_S):
+        async with listening() as first, near(first) as second:
+            await second.neighbors_up()
+            async with PubSub.open("static/flood", bootstrap=[f"/ip4/127.0.0.1/tcp/1/p2p/{SOMEBODY}"], listen=()):
+                pass
+            await trio.sleep(0.7)
+    assert "no neighbour" not in caplog.text
+
+
 # The commands as processes.
 
 
@@ -248,6 +299,16 @@ async def test_a_node_a_subscriber_and_a_publisher_from_the_shell(tmp_path: Path
             node.send_signal(signal.SIGTERM)
             assert await node.wait() == 0
             assert await rest(node.stderr) == ""
+
+
+async def test_lines_for_a_node_with_another_router_are_not_published_and_that_is_told() -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with weft("node", "--listen", HERE[0], "--stack", "hyparview/plumtree") as node:
+            there = ("--bootstrap", await line(node.stdout), "--stack", "hyparview/flood")
+            async with weft("pub", "news", *there, "--wait", "2") as pub:
+                told = await rest(pub.stderr)
+                assert await pub.wait() == 1
+    assert "nothing was published" in told and "does it run hyparview/flood" in told
 
 
 async def test_a_chat_of_two_with_standard_input_and_no_control_characters(tmp_path: Path) -> None:

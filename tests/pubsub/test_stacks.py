@@ -132,3 +132,16 @@ def test_a_node_is_its_overlay_and_its_router_upon_it() -> None:
     assert overlay.contacts == (1, 2)
     assert overlay.watches == router.protocols == (PROTOCOL,)
     assert router.overlay is overlay
+
+
+def test_two_machines_of_one_stack_with_the_same_protocol_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Static, "protocols", (PROTOCOL,))
+    build = stacks.find("static/flood", {}, {}).node((), Listener())
+    with pytest.raises(UsageError, match="Static and Flood of one stack have the same protocol"):
+        build(lambda: FakeEnv(me=0))
+
+
+@pytest.mark.parametrize("protocol", [each for kind in stacks.ROUTERS.values() for each in kind.protocols])
+def test_kademlia_takes_no_router_s_protocol_in_a_simulation_either(protocol: str) -> None:
+    with pytest.raises(UsageError, match=r"overlay\.protocol"):
+        stacks.check("kademlia/flood", {"protocol": protocol}, {}, 10)
