@@ -219,13 +219,16 @@ async def test_who_hears_nobody_at_its_bootstrap_peer_is_warned_once_and_goes_on
 async def test_who_is_the_first_or_has_a_neighbour_or_ends_before_is_not_warned(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(alone, "WARN_S", 0.5)
+    monkeypatch.setattr(alone, "WARN_S", 2 * DEADLINE_S)  # not by the nodes themselves: a join may be slow
+    nowhere = [f"/ip4/127.0.0.1/tcp/1/p2p/{SOMEBODY}"]
     with trio.fail_after(DEADLINE_S):
         async with listening() as first, near(first) as second:
             await second.neighbors_up()
-            async with PubSub.open("static/flood", bootstrap=[f"/ip4/127.0.0.1/tcp/1/p2p/{SOMEBODY}"], listen=()):
+            async with PubSub.open("static/flood", bootstrap=nowhere, listen=()) as closed:
                 pass
-            await trio.sleep(0.7)
+            monkeypatch.setattr(alone, "WARN_S", 0.3)
+            for node, bootstrap in ((first, ()), (second, nowhere), (closed, nowhere)):
+                await alone.warn(node, bootstrap, "static/flood")
     assert "no neighbour" not in caplog.text
 
 
