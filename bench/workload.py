@@ -25,8 +25,7 @@ PATIENCE = 100  # draws for each topic of a subscriber, before the most popular 
 class Listener:
     """An app that keeps nothing; the trace has it all. Among attackers it looks at what it gets."""
 
-    def __init__(self, validates: bool = False) -> None:
-        self.validates = validates
+    validates = False
 
     def validate(self, sender: Peer, publication: Publication, answer: Callable[[Verdict], None]) -> None:
         answer(Verdict.REJECT if publication.data == INVALID else Verdict.ACCEPT)
@@ -40,7 +39,8 @@ class Workload:
         self.scenario = scenario
         self.stack = stack
         self.sim = sim
-        self.app = Listener(validates=bool(scenario.attacks))
+        self.app = Listener()
+        self.app.validates = bool(scenario.attacks)
         self.topics = [f"t{i}" for i in range(scenario.workload.topics)]
         self.popularity = list(accumulate(_weights(scenario)))
         self.rng = sim.stream("workload")
