@@ -229,7 +229,7 @@ def test_the_first_flood_after_a_crash_reaches_what_site_percolation_predicts() 
 
 @pytest.mark.slow
 def test_the_first_flood_after_a_crash_of_a_large_network_reaches_what_site_percolation_predicts() -> None:
-    check(10_000, 40)
+    check(5_000, 16)
 
 
 def test_above_three_quarters_there_is_no_giant_component() -> None:
