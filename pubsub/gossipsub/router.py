@@ -32,7 +32,7 @@ from pubsub.gossipsub.presets import named_score
 from pubsub.gossipsub.standing import Standing
 from pubsub.gossipsub.wire import mesh_rpc
 from pubsub.message import Interest, Publication, Verdict
-from pubsub.router import TOPIC, App, Role, Router
+from pubsub.router import TOPIC, App, Router
 from pubsub.rpc import Subscriptions
 from pubsub.seen import Seen
 
@@ -62,10 +62,8 @@ class Party:
 class GossipSub(Router):
     protocols = tuple(LEVELS)
 
-    def __init__(
-        self, env: Env, overlay: Overlay, app: App, config: GossipSubConfig = DEFAULT, role: Role = Role.PEER
-    ) -> None:
-        super().__init__(env, overlay, app, role)
+    def __init__(self, env: Env, overlay: Overlay, app: App, config: GossipSubConfig = DEFAULT) -> None:
+        super().__init__(env, overlay, app)
         self.config = config
         self.parties: dict[Peer, Party] = {}
         self.subscribers: dict[str, dict[Peer, None]] = {}
