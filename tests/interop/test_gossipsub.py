@@ -240,4 +240,5 @@ async def test_weft_s_floodsub_hears_another_s_mesh_and_is_heard(language: str) 
         with trio.fail_after(DEADLINE):
             await plain.node.neighbors_up()
         await made.all_hear_all(COUNT // 2)
-        assert plain.peer not in await near.mesh()
+        if language != "js":  # js-libp2p may graft a peer of floodsub, which overlooks that and hears all the same
+            assert plain.peer not in await near.mesh()
