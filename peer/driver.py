@@ -174,6 +174,7 @@ class Driver:
         self._requests = 0
         self._woken = trio.Event()
         self._crashed = trio.Event()
+        self._clock = trio.lowlevel.current_clock()
         self._wall = time_ns() // 1_000 - self.now()
 
     @property
@@ -199,7 +200,7 @@ class Driver:
         return sum(parcel.size for waiting in self._dials.values() for parcels in waiting.values() for parcel in parcels)
 
     def now(self) -> int:
-        return round(trio.current_time() * SECOND)
+        return round(self._clock.current_time() * SECOND)
 
     def wall(self) -> int:
         """The time of a trace: microseconds since 1970, that never go back."""

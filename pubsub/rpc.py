@@ -6,7 +6,10 @@ peers leave out a leading zero byte, and sign what is left; so the epoch says to
 An order's header or attributes have no field in the RPC. They stand before the data, behind MARK, so that whatever has
 neither is to the byte what other libraries write; data that happens to begin with MARK is marked too.
 
-Bounds: `limit` bytes a frame; SUBSCRIPTIONS and PUBLICATIONS in one; CACHED encodings, so that a message to many is encoded once.
+A message is written by hand, and the same bytes are read once: of what a node hears most is a copy, and objects of protobuf cost
+more than all else that is done with one.
+
+Bounds: `limit` bytes a frame; SUBSCRIPTIONS and PUBLICATIONS in one; what `pubsub.recent` keeps of messages up to KEPT bytes.
 """
 
 from __future__ import annotations
@@ -23,14 +26,17 @@ from peer.frame import read_uvarint, uvarint
 from peer.machine import EPOCH_BITS, Lane, Message, MessageId, Peer
 from peer.pb import parse, rpc_pb2
 from pubsub.message import Attributes, OrderHeader, Publication
+from pubsub.recent import Recent
 
 JOINED = 1 << 16  # some peers take no longer RPC unless one message alone is
 SUBSCRIPTIONS = PUBLICATIONS = 10_000
-CACHED = 64
+KEPT = 1 << 14  # bytes; longer ones are few, and cost more to look up
 MARK = b"\x00weft\x01"
 SEQNO = 8
 MISSING = 8 * SEQNO - EPOCH_BITS  # bits of an epoch; above them it counts missing bytes
 SUBSCRIPTIONS_TAG, PUBLISH_TAG = b"\x0a", b"\x12"
+TAGS = 0x0A, 0x12, 0x1A  # subscriptions, publications, control
+FROM_TAG, DATA_TAG, SEQNO_TAG, TOPIC_TAG, SIGNATURE_TAG, KEY_TAG = b"\x0a", b"\x12", b"\x1a", b"\x22", b"\x2a", b"\x32"
 
 
 class Subscriptions(Message, frozen=True, tag=1):
@@ -56,7 +62,8 @@ class RpcCodec:
     def __init__(self, *, numbered: bool = False, limit: int = FRAME_LIMIT) -> None:
         self.limit = limit
         self._numbered = numbered
-        self._cache: dict[int, tuple[Publication, bytes]] = {}  # by the object: ids are only as honest as their senders
+        self._encodings: Recent[int, tuple[Publication, bytes]] = Recent()  # by the object: ids are as honest as their senders
+        self._readings: Recent[bytes, Publication] = Recent()
 
     def pack(self, parts: Sequence[Message]) -> list[bytes]:
         frames: list[bytes] = []
@@ -76,14 +83,20 @@ class RpcCodec:
     def unpack(self, frame: bytes) -> Sequence[Message]:
         if len(frame) > self.limit:
             raise PeerError(f"a frame of {len(frame)} bytes is over the limit of {self.limit}")
-        return self._parts(parse(rpc_pb2.RPC, frame))
+        bodies, rest = _split(frame)
+        publications: list[Message] = [self._read(body) for body in bodies]
+        return self._parts(rest, publications) if rest else publications
 
-    def _parts(self, rpc: rpc_pb2.RPC) -> list[Message]:
+    def _parts(self, rest: bytes, publications: list[Message]) -> list[Message]:
+        """All that is in an RPC, in the order in which it is to be taken; `rest` is what is left of it."""
+        return self._unpacked(parse(rpc_pb2.RPC, rest), publications)
+
+    def _unpacked(self, rpc: rpc_pb2.RPC, publications: list[Message]) -> list[Message]:
         if len(rpc.subscriptions) > SUBSCRIPTIONS:
             raise PeerError(f"{len(rpc.subscriptions)} subscriptions in one RPC")
-        if len(rpc.publish) > PUBLICATIONS:
-            raise PeerError(f"{len(rpc.publish)} messages in one RPC")
-        parts: list[Message] = [self._publication(message) for message in rpc.publish]
+        if len(publications) + len(rpc.publish) > PUBLICATIONS:
+            raise PeerError(f"{len(publications) + len(rpc.publish)} messages in one RPC")
+        parts = publications + [self._publication(message) for message in rpc.publish]
         if rpc.subscriptions:
             parts.insert(0, Subscriptions(tuple((change.subscribe, change.topicid) for change in rpc.subscriptions)))
         return parts
@@ -93,24 +106,22 @@ class RpcCodec:
         if isinstance(msg, Subscriptions):
             return b"".join(subscription(*change) for change in msg.changes)
         assert isinstance(msg, Publication)
-        found = self._cache.get(id(msg))
+        found = self._encodings.get(id(msg))
         if found is not None and found[0] is msg:
             return found[1]
-        encoded = field(PUBLISH_TAG, self._message(msg).SerializeToString())
+        encoded = field(PUBLISH_TAG, _message(msg))
         if len(encoded) > self.limit:
             raise UsageError(f"a message of {len(encoded)} bytes is over the frame limit of {self.limit}")
-        if len(self._cache) >= CACHED:
-            self._cache.clear()
-        self._cache[id(msg)] = (msg, encoded)
+        self._encodings.put(id(msg), (msg, encoded), len(encoded))
         return encoded
 
-    def _message(self, publication: Publication) -> rpc_pb2.Message:
-        message = unsigned(publication)
-        if publication.signature:
-            message.signature = publication.signature
-        if publication.key:
-            message.key = publication.key
-        return message
+    def _read(self, body: bytes) -> Publication:
+        found = self._readings.get(body)
+        if found is None:
+            found = self._publication(parse(rpc_pb2.Message, body))
+            if len(body) <= KEPT:
+                self._readings.put(body, found, len(body))
+        return found
 
     def _publication(self, message: rpc_pb2.Message) -> Publication:
         if not message.from_peer or not 0 < len(message.seqno) <= SEQNO:
@@ -122,21 +133,63 @@ class RpcCodec:
         return Publication(key, message.topic, data, marked.order, marked.attributes, message.signature, message.key)
 
 
-@cache
 def rpc(*, numbered: bool) -> RpcCodec:
-    """One codec for all machines of the process, so that a message is encoded once for all of them."""
-    return RpcCodec(numbered=numbered)
+    """In the simulator one for all machines of the process, so that a message is encoded once for all of them."""
+    return _shared() if numbered else RpcCodec()
 
 
-def unsigned(publication: Publication) -> rpc_pb2.Message:
+@cache
+def _shared() -> RpcCodec:
+    return RpcCodec(numbered=True)
+
+
+def unsigned(publication: Publication) -> bytes:
     """The message as it is signed: without signature and key."""
-    source = publication.id.source
-    return rpc_pb2.Message(
-        from_peer=source if isinstance(source, bytes) else source.to_bytes(8),
-        data=_marked(publication),
-        seqno=sequence_number(publication.id),
-        topic=publication.topic,
-    )
+    source, topic = publication.id.source, publication.topic.encode()
+    author, data = source if isinstance(source, bytes) else source.to_bytes(8), wire_data(publication)
+    seqno = sequence_number(publication.id)
+    named = FROM_TAG, uvarint(len(author)), author, DATA_TAG, uvarint(len(data)), data
+    return b"".join((*named, SEQNO_TAG, uvarint(len(seqno)), seqno, TOPIC_TAG, uvarint(len(topic)), topic))
+
+
+def _message(publication: Publication) -> bytes:
+    whole = unsigned(publication)
+    if publication.signature:
+        whole += field(SIGNATURE_TAG, publication.signature)
+    if publication.key:
+        whole += field(KEY_TAG, publication.key)
+    return whole
+
+
+def _split(frame: bytes) -> tuple[list[bytes], bytes]:
+    """The publications of an RPC, and all else as an RPC of its own; where a field is odd or cut short, all from it on."""
+    bodies: list[bytes] = []
+    others: list[bytes] = []
+    at, end = 0, len(frame)
+    while at < end:
+        length = short_length(frame, at + 1)
+        if frame[at] not in TAGS or length is None or length[1] + length[0] > end:
+            others.append(frame[at:])
+            break
+        size, begin = length
+        if frame[at] == TAGS[1]:
+            bodies.append(frame[begin : begin + size])
+        else:
+            others.append(frame[at : begin + size])
+        at = begin + size
+    return bodies, b"".join(others)
+
+
+def short_length(data: bytes, at: int) -> tuple[int, int] | None:
+    """A varint of one to three bytes, and the position after it; None where there is none, or a longer one."""
+    size = shift = 0
+    for part in data[at : at + 3]:
+        at += 1
+        size |= (part & 0x7F) << shift
+        if part < 0x80:
+            return size, at
+        shift += 7
+    return None
 
 
 def canonical(key: MessageId) -> bool:
@@ -153,7 +206,8 @@ def sequence_number(key: MessageId) -> bytes:
     return ((epoch << EPOCH_BITS) + key.sequence).to_bytes(SEQNO - missing)
 
 
-def _marked(publication: Publication) -> bytes:
+def wire_data(publication: Publication) -> bytes:
+    """As it stands in the message."""
     data = publication.data
     if publication.order is None and not publication.attributes and not data.startswith(MARK):
         return data

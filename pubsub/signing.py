@@ -59,4 +59,4 @@ class Signing:
 
 
 def _signed(publication: Publication) -> bytes:
-    return PREFIX + unsigned(publication).SerializeToString(deterministic=True)
+    return PREFIX + unsigned(publication)

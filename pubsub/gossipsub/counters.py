@@ -94,9 +94,12 @@ class Counters:
 
 
 class Stats:
-    """Of one peer. `own` is its score without P5 and P6, which change without its doing; None after a change."""
+    """Of one peer. `own` is its score without P5 and P6, which change without its doing; None after a change for the worse.
 
-    __slots__ = ("behaviour", "connected", "expires", "own", "topics")
+    After a change for the better it is `risen`: the score is that at least.
+    """
+
+    __slots__ = ("behaviour", "connected", "expires", "own", "risen", "topics")
 
     def __init__(self) -> None:
         self.topics: dict[str, Counters] = {}
@@ -104,8 +107,11 @@ class Stats:
         self.connected = True
         self.expires = 0
         self.own: float | None = 0.0
+        self.risen = False
 
     def tick(self, now: int, behaviour_decay: float, to_zero: float) -> None:
+        if not self.topics and not self.behaviour:
+            return
         self.own = None
         self.behaviour = decayed(self.behaviour, behaviour_decay, to_zero)
         idle = []

@@ -133,8 +133,7 @@ class Gater:
 
     def accepts(self, peer: Peer, now: int) -> bool:
         """Whether messages of that peer are looked at now; chance is asked only where the odds are below one."""
-        source = self._peers.get(peer)
-        if source is None or not self._overloaded(now):
+        if not self._throttled or not self._overloaded(now) or (source := self._peers.get(peer)) is None:
             return True
         config = self.config
         total = source.delivered + config.duplicate_weight * source.duplicate
@@ -153,7 +152,7 @@ class Gater:
                 source.tick(config.source_decay, config.decay_to_zero)
 
     def _overloaded(self, now: int) -> bool:
-        if self._throttled_at is None or now - self._throttled_at > self.config.quiet or not self._throttled:
+        if self._throttled_at is None or now - self._throttled_at > self.config.quiet:
             return False
         return self._throttled >= self.config.threshold * self._validated
 

@@ -41,28 +41,30 @@ class Gossip:
     # The heartbeat.
 
     def emit(self) -> None:
-        """Announce what is in the cache; one message a peer, whatever the number of topics."""
+        """Announce what is in the cache; one message a peer, whatever the number of topics, and mostly the same one."""
         told: dict[Peer, list[tuple[str, tuple[bytes, ...]]]] = {}
         meshes = self.router.meshes
         for topics in (meshes.topics, meshes.fanouts):
             for topic, mesh in topics.items():
-                ids = self.cache.gossip(topic)
+                ids = tuple(self.cache.gossip(topic))
                 for peer in self._listeners(topic, mesh.peers) if ids else ():
                     told.setdefault(peer, []).append((topic, self._some(ids)))
+        alike: dict[tuple[tuple[str, tuple[bytes, ...]], ...], list[Peer]] = {}
         for peer, entries in told.items():
-            self.router.env.send(peer, IHave(tuple(entries)))
+            alike.setdefault(tuple(entries), []).append(peer)
+        for said, peers in alike.items():
+            self.router.env.send_all(tuple(peers), IHave(said))
 
     def _listeners(self, topic: str, mesh: dict[Peer, None]) -> list[Peer]:
-        router, standing = self.router, self.router.standing
-        direct, gossip = router.contacts.direct, standing.thresholds.gossip
-        others = [peer for peer in router.meshing(topic) if peer not in mesh and peer not in direct]
-        able = [peer for peer in others if standing.value(peer) >= gossip]
+        router, direct, hears = self.router, self.router.contacts.direct, self.router.standing.may_hear
+        able = [peer for peer in router.meshing(topic) if peer not in mesh and peer not in direct and hears(peer)]
         count = max(self.config.d_lazy, int(self.config.gossip_factor * len(able)))
         return router.env.rng.sample(able, min(count, len(able)))
 
-    def _some(self, ids: list[bytes]) -> tuple[bytes, ...]:
-        """In another order for each, so that those who ask for a part ask for different ones."""
-        return tuple(self.router.env.rng.sample(ids, min(len(ids), self.config.ihave_ids)))
+    def _some(self, ids: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        """Where there are too many, other ones for each."""
+        most = self.config.ihave_ids
+        return ids if len(ids) <= most else tuple(self.router.env.rng.sample(ids, most))
 
     def shift(self, tick: int) -> None:
         self.cache.shift()
@@ -75,7 +77,7 @@ class Gossip:
 
     def ihave(self, sender: Peer, msg: IHave) -> None:
         router, party = self.router, self.router.parties[sender]
-        if router.standing.value(sender) < router.standing.thresholds.gossip:
+        if not router.standing.may_hear(sender):
             return
         party.ihaves += 1
         room = self.config.ihave_ids - party.asked
@@ -91,7 +93,7 @@ class Gossip:
 
     def iwant(self, sender: Peer, msg: IWant) -> None:
         router, party = self.router, self.router.parties[sender]
-        if router.standing.value(sender) < router.standing.thresholds.gossip:
+        if not router.standing.may_hear(sender):
             return
         party.iwants += 1
         if party.iwants > self.config.iwant_most:

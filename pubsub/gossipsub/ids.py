@@ -19,7 +19,7 @@ from peer.ids import IDENTITY, check_peer
 from peer.machine import MessageId
 from pubsub.gossipsub.snappy import SnappyError, decompress
 from pubsub.message import Publication
-from pubsub.rpc import SEQNO, sequence_number, unsigned
+from pubsub.rpc import SEQNO, sequence_number, wire_data
 
 CACHED = 4_096
 SNAPPY, NO_SNAPPY = b"\x01\x00\x00\x00", b"\x00\x00\x00\x00"
@@ -52,7 +52,7 @@ def js(publication: Publication) -> bytes:
 
 def sha256(publication: Publication) -> bytes:
     """That of JavaScript where nothing is signed."""
-    return _sha256(unsigned(publication).data).digest()
+    return _sha256(wire_data(publication)).digest()
 
 
 def ethereum(publication: Publication) -> bytes:
@@ -67,7 +67,7 @@ def ethereum_altair(publication: Publication) -> bytes:
 
 
 def _ethereum(publication: Publication, topic: bytes) -> bytes:
-    data = unsigned(publication).data
+    data = wire_data(publication)
     try:
         found = SNAPPY + topic + decompress(data)
     except SnappyError:

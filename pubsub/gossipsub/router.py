@@ -230,30 +230,31 @@ class GossipSub(Router):
     def publication(self, sender: Peer, m: Publication) -> None:
         if self._heard(sender) is None or m.topic not in self.meshes.topics or self.standing.is_shunned(sender):
             return
-        if not self.standing.may_bring(sender):
+        now = self.env.now()
+        if not self.standing.may_bring(sender, now):
             return
         if m.id.source == self.env.me:
-            self._own(sender, m)
+            self._own(sender, m, now)
             return
         key = self.key(m)
-        if self.blacklist and self.blacklist.has(m.id.source, self.env.now()):
+        if self.blacklist and self.blacklist.has(m.id.source, now):
             self.standing.promises.kept(key)  # its author is to blame, and nobody who brings it
             self.trace(REJECT, m.topic, m.id, sender, None, "blacklisted source")
             return
-        if key in self.seen or not self.seen.note(key, self.env.now()):
+        if key in self.seen or not self.seen.note(key, now):
             if self.tracing:
                 self.trace(DUPLICATE, m.topic, m.id, sender)
-            self.standing.duplicate(sender, key, m.topic)
+            self.standing.duplicate(sender, key, m.topic, now)
         else:
             self._received(sender, m)
 
-    def _own(self, sender: Peer, publication: Publication) -> None:
+    def _own(self, sender: Peer, publication: Publication, now: int) -> None:
         """Nobody else gives a message our name, but many may send one back that was ours."""
         key = self.key(publication)
         if self.seen.has(key):
             if self.tracing:
                 self.trace(DUPLICATE, publication.topic, publication.id, sender)
-            self.standing.duplicate(sender, key, publication.topic)
+            self.standing.duplicate(sender, key, publication.topic, now)
         else:
             self._refuse(sender, publication, None, "self originated message")
 

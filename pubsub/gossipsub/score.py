@@ -52,6 +52,16 @@ class Score:
         stats = self._peers.get(peer)
         return 0.0 if stats is None else self._own(stats) + self._app_part(peer) + self._colocation_part(peer)
 
+    def is_below(self, peer: Peer, threshold: float) -> bool:
+        """Asked with every copy. A score that was high enough and can only have risen since is not computed anew."""
+        stats = self._peers.get(peer)
+        if stats is None:
+            return threshold > 0
+        others = self._app_part(peer) + self._colocation_part(peer)
+        if stats.risen and stats.own is not None and stats.own + others >= threshold:
+            return False
+        return self._own(stats) + others < threshold
+
     def explain(self, peer: Peer) -> dict[str, float]:
         """The parts of a score, weighted; `cap` is what the cap on topics takes away. Their sum is the score."""
         parts = dict.fromkeys((*PARTS, "cap", "P5", "P6", "P7"), 0.0)
@@ -120,10 +130,10 @@ class Score:
         elif record.state != PENDING:
             return
         record.state = now
-        if (counters := self._changing(peer, topic)) is not None:
+        if (counters := self._rising(peer, topic)) is not None:
             counters.first_delivery()
         for other in record.peers or ():
-            if other != peer and (counters := self._changing(other, topic)) is not None:
+            if other != peer and (counters := self._rising(other, topic)) is not None:
                 counters.mesh_delivery()
 
     def duplicate(self, peer: Peer, key: bytes, topic: str, now: int) -> None:
@@ -178,7 +188,7 @@ class Score:
             return
         if now - record.state <= counters.score.mesh_deliveries_window and record.again(peer):
             counters.mesh_delivery()
-            stats.own = None
+            stats.risen = True
 
     # The tick, and changes at run time.
 
@@ -210,21 +220,30 @@ class Score:
     def _changing(self, peer: Peer, topic: str) -> Counters | None:
         """Counters that are about to change; None for a stranger, and for a topic that does not count."""
         stats = self._peers.get(peer)
-        if stats is None:
+        if stats is None or (counters := self._counters(stats, topic)) is None:
             return None
-        counters = stats.topics.get(topic)
-        if counters is None:
-            score = self._score_of(topic)
-            if score is None:
-                return None
-            counters = stats.topics[topic] = Counters(score)
         stats.own = None
+        return counters
+
+    def _rising(self, peer: Peer, topic: str) -> Counters | None:
+        """The same, of a change that can only be for the better."""
+        stats = self._peers.get(peer)
+        if stats is None or (counters := self._counters(stats, topic)) is None:
+            return None
+        stats.risen = True
+        return counters
+
+    def _counters(self, stats: Stats, topic: str) -> Counters | None:
+        counters = stats.topics.get(topic)
+        if counters is None and (score := self._score_of(topic)) is not None:
+            counters = stats.topics[topic] = Counters(score)
         return counters
 
     # The parts.
 
     def _own(self, stats: Stats) -> float:
-        if stats.own is None:
+        if stats.own is None or stats.risen:
+            stats.risen = False
             total = sum(sum(counters.parts()) for counters in stats.topics.values())
             stats.own = self._capped(total) + self._behaviour_part(stats)
         return stats.own

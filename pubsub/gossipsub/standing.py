@@ -34,15 +34,19 @@ class Standing:
 
     def may_have(self, peer: Peer) -> bool:
         """Whether what is published goes to it, in a mesh or not."""
-        return peer in self.direct or self.score is None or self.score.value(peer) >= self.thresholds.publish
+        return peer in self.direct or self.score is None or not self.score.is_below(peer, self.thresholds.publish)
+
+    def may_hear(self, peer: Peer) -> bool:
+        """Whether there is gossip with it, from either side."""
+        return self.score is None or not self.score.is_below(peer, self.thresholds.gossip)
 
     def is_shunned(self, peer: Peer) -> bool:
         """Whatever it says is passed over."""
-        return self.score is not None and self.score.value(peer) < self.thresholds.graylist and peer not in self.direct
+        return self.score is not None and self.score.is_below(peer, self.thresholds.graylist) and peer not in self.direct
 
-    def may_bring(self, peer: Peer) -> bool:
+    def may_bring(self, peer: Peer, now: int) -> bool:
         """Whether its messages are looked at; while validation cannot keep up, the gater draws lots."""
-        if self.gater is None or peer in self.direct or self.gater.accepts(peer, self.env.now()):
+        if self.gater is None or peer in self.direct or self.gater.accepts(peer, now):
             return True
         self.promises.void(peer)
         return False
@@ -104,9 +108,9 @@ class Standing:
         if self.gater is not None:
             self.gater.delivered(peer)
 
-    def duplicate(self, peer: Peer, key: bytes, topic: str) -> None:
+    def duplicate(self, peer: Peer, key: bytes, topic: str, now: int) -> None:
         if self.score is not None:
-            self.score.duplicate(peer, key, topic, self.env.now())
+            self.score.duplicate(peer, key, topic, now)
         if self.gater is not None:
             self.gater.duplicate(peer)
 

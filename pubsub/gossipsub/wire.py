@@ -17,7 +17,7 @@ from peer.machine import Message, Peer, PeerInfo
 from peer.pb import rpc_pb2
 from pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned, Test
 from pubsub.message import Publication
-from pubsub.rpc import JOINED, RpcCodec, Subscriptions, field, subscription
+from pubsub.rpc import JOINED, RpcCodec, Subscriptions, field, short_length, subscription
 
 CONTROL = 15_000  # Rust takes 16 KiB
 DONT_WANT = 10
@@ -96,9 +96,13 @@ class MeshCodec(RpcCodec):
             prune.peers.append(peer)
         return prune
 
-    def _parts(self, rpc: rpc_pb2.RPC) -> list[Message]:
-        """In the order in which they are to be taken; extensions first, since they may be nowhere but in a first RPC."""
-        parts = super()._parts(rpc)
+    def _parts(self, rest: bytes, publications: list[Message]) -> list[Message]:
+        ids = _refused(rest)
+        return [*publications, IDontWant(ids)] if ids else super()._parts(rest, publications)
+
+    def _unpacked(self, rpc: rpc_pb2.RPC, publications: list[Message]) -> list[Message]:
+        """Extensions first, since they may be nowhere but in a first RPC."""
+        parts = super()._unpacked(rpc, publications)
         if rpc.HasField("control"):
             self._check(rpc.control)
             said = rpc.control
@@ -136,10 +140,30 @@ class MeshCodec(RpcCodec):
             raise PeerError(f"{peers} peers introduced in one RPC")
 
 
-@cache
 def mesh_rpc(*, numbered: bool) -> MeshCodec:
-    """One codec for all machines of the process, so that a message is encoded once for all of them."""
-    return MeshCodec(numbered=numbered)
+    """In the simulator one for all machines of the process, so that a message is encoded once for all of them."""
+    return _shared() if numbered else MeshCodec()
+
+
+@cache
+def _shared() -> MeshCodec:
+    return MeshCodec(numbered=True)
+
+
+def _refused(rest: bytes) -> tuple[bytes, ...]:
+    """The ids of an RPC that has nothing but IDONTWANT, as `pack` writes it; of any other none."""
+    ids: list[bytes] = []
+    length, end = short_length(rest, 1), len(rest)
+    if rest[:1] != CONTROL_TAG or length is None or sum(length) != end:
+        return ()
+    at = length[1]
+    while at < end:
+        head = rest[at : at + 4]
+        if len(head) < 4 or head[0] != 0x2A or head[2] != 0x0A or head[3] > 0x7F or head[1] != head[3] + 2:
+            return ()
+        ids.append(rest[at + 4 : at + 4 + head[3]])
+        at += 4 + head[3]
+    return tuple(ids) if at == end and len(ids) <= IDS else ()
 
 
 def _frame(fields: list[bytes], control: list[bytes]) -> bytes:

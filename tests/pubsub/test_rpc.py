@@ -71,7 +71,7 @@ def test_a_sequence_number_of_any_length_comes_back_as_it_was(number: bytes) -> 
     (found,) = RpcCodec().unpack(rpc_pb2.RPC(publish=[message]).SerializeToString())
     assert isinstance(found, Publication)
     assert sequence_number(found.id) == number
-    assert unsigned(found).SerializeToString() == message.SerializeToString()
+    assert unsigned(found) == message.SerializeToString()
 
 
 @pytest.mark.parametrize("seqno", [b"", bytes(9)])
@@ -127,7 +127,7 @@ def test_in_the_simulator_peers_are_numbers() -> None:
 def test_what_was_signed_is_accepted_and_the_key_is_left_out() -> None:
     signed = Signing(AUTHOR).sign(publication())
     assert signed.key == b""
-    assert AUTHOR.public.verify(signed.signature, PREFIX + unsigned(publication()).SerializeToString())
+    assert AUTHOR.public.verify(signed.signature, PREFIX + unsigned(publication()))
     (found,) = through(signed)
     assert isinstance(found, Publication)
     assert Signing(OTHER).problem(found) is None
@@ -177,7 +177,7 @@ def test_an_author_whose_id_holds_no_key_must_send_it() -> None:
     der = key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     public = PublicKey(KeyKind.RSA, der)
     plain = Publication(MessageId(public.peer, 1, 1), "t", b"x")
-    signature = key.sign(PREFIX + unsigned(plain).SerializeToString(), padding.PKCS1v15(), hashes.SHA256())
+    signature = key.sign(PREFIX + unsigned(plain), padding.PKCS1v15(), hashes.SHA256())
     whole = Publication(plain.id, "t", b"x", None, (), signature, public.encode())
     assert Signing(OTHER).problem(whole) is None
     assert Signing(OTHER).problem(Publication(plain.id, "t", b"x", None, (), signature)) == "no key of its author"

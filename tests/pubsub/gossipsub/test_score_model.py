@@ -238,6 +238,21 @@ def test_the_score_is_that_of_a_slow_model_after_any_history(taken: list[Any]) -
             assert sum(score.explain(peer).values()) == pytest.approx(slow.value(peer))
 
 
+@given(taken=steps, often=st.integers(1, 4))
+@settings(max_examples=300)
+def test_what_is_below_a_threshold_is_so_by_the_slow_model_too(taken: list[Any], often: int) -> None:
+    """Asked at times only: between them scores rise and fall, and what is kept of the last answer must not be trusted too far."""
+    score, slow, now = Score(MODEL, app), Slow(), 0
+    joins = [(0, "join", peer, "t", b"", "") for peer in range(3)]
+    for number, (wait, *event) in enumerate([*joins, *taken]):
+        now += wait
+        tell(score, (now, *event))
+        slow.tell((now, *event))
+        for peer in range(4) if number % often == 0 else ():
+            for threshold in (-31.7, -8.3, -1.3, 0.7, 5.9):
+                assert score.is_below(peer, threshold) == (slow.value(peer) < threshold)
+
+
 @given(taken=steps)
 @settings(max_examples=200)
 def test_the_bounds_hold_after_any_history(taken: list[Any]) -> None:

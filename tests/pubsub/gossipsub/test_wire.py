@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from peer.errors import PeerError
 from peer.machine import Message, MessageId, PeerInfo
-from peer.pb import rpc_pb2
+from peer.pb import parse, rpc_pb2
 from pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned, Test
 from pubsub.gossipsub.wire import CONTROL_TAG, DONT_WANT, IDS, PEERS, TOPICS, MeshCodec
 from pubsub.message import Publication
@@ -162,3 +162,39 @@ def test_an_rpc_with_too_much_in_it_is_its_senders_fault(control: rpc_pb2.Contro
 def test_no_bytes_do_more_than_a_peer_error(data: bytes) -> None:
     with suppress(PeerError):
         codec.unpack(data)
+
+
+def outcome(read: Callable[[bytes], Sequence[Message]], data: bytes) -> Sequence[Message] | None:
+    try:
+        return read(data)
+    except PeerError:
+        return None
+
+
+def plainly(data: bytes) -> Sequence[Message]:
+    return MeshCodec()._unpacked(parse(rpc_pb2.RPC, data), [])
+
+
+@given(st.lists(parts, min_size=1, max_size=6), st.data())
+def test_what_is_read_by_hand_is_what_protobuf_reads(messages: list[Message], data: st.DataObject) -> None:
+    """Whole frames of any parts, and frames with a byte changed, put in or left out."""
+    frame = b"".join(codec.pack(messages))
+    assert codec.unpack(frame) == plainly(frame)
+    at = data.draw(st.integers(0, len(frame)))
+    broken = frame[:at] + data.draw(st.binary(max_size=2)) + frame[at + data.draw(st.integers(0, 2)) :]
+    assert outcome(codec.unpack, broken) == outcome(plainly, broken)
+
+
+@given(st.lists(ids, min_size=1, max_size=30))
+def test_refusals_by_the_dozen_are_what_protobuf_reads(keys: list[bytes]) -> None:
+    each = [rpc_pb2.RPC(control=rpc_pb2.ControlMessage(idontwant=[{"messageIDs": [key]} for key in keys])).SerializeToString()]
+    each.append(rpc_pb2.RPC(control=rpc_pb2.ControlMessage(idontwant=[{"messageIDs": keys}])).SerializeToString())
+    assert [codec.unpack(frame) for frame in each] == [[IDontWant(tuple(keys))]] * 2
+
+
+def test_a_second_copy_is_the_same_object_and_a_changed_one_is_not() -> None:
+    said = Publication(MessageId(b"author", 1, 2), "t", bytes(1_000))
+    (frame,) = MeshCodec().pack([said])
+    (first,), (again,) = codec.unpack(frame), codec.unpack(frame)
+    (other,) = codec.unpack(frame[:-1] + b"u")
+    assert first is again and first == said and other != said
