@@ -14,9 +14,10 @@ from tempfile import TemporaryDirectory
 from threading import Barrier
 
 import pytest
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -582,3 +583,35 @@ def test_processes_that_race_for_a_key_file_get_one_key(tmp_path: Path) -> None:
     peers = [racer.communicate(timeout=60)[0] for racer in racers]
     assert peers == [Identity.load(tmp_path / "key").peer.hex() + "\n"] * 2
     assert os.listdir(tmp_path) == ["key"]
+
+
+@given(st.binary(max_size=200), st.integers(0, 64 * 8 - 1), st.integers(0, 3))
+def test_a_signature_of_ed25519_is_good_for_one_message_and_in_one_form(message: bytes, bit: int, longer: int) -> None:
+    """Beside `cryptography`, another implementation: what that one refuses is refused here."""
+    identity = Identity.from_seed(bytes(32))
+    signature = identity.sign(message)
+    assert identity.public.verify(signature, message)
+    assert not identity.public.verify(signature, message + b"!")
+    flipped = (int.from_bytes(signature) ^ 1 << bit).to_bytes(64)
+    with pytest.raises(InvalidSignature):
+        Ed25519PublicKey.from_public_bytes(identity.public.data).verify(flipped, message)
+    assert not identity.public.verify(flipped, message)
+    assert not identity.public.verify(signature + bytes(longer + 1), message)
+    assert not identity.public.verify(signature[longer + 1 :], signature[: longer + 1] + message)
+
+
+ORDER = 2**252 + 27742317777372353535851937790883648493
+
+
+def test_a_signature_plus_the_order_of_the_group_is_refused() -> None:
+    identity = Identity.from_seed(bytes(32))
+    signature = identity.sign(b"m")
+    again = int.from_bytes(signature[32:], "little") + ORDER
+    assert not identity.public.verify(signature[:32] + again.to_bytes(32, "little"), b"m")
+
+
+@pytest.mark.parametrize("point", [bytes(32), b"\x01" + bytes(31), b"\xec" + b"\xff" * 30 + b"\x7f"])
+def test_a_key_of_small_order_has_signed_nothing(point: bytes) -> None:
+    """With such a key, a signature of the same point and zero would be good for every message or for one in a few."""
+    key = PublicKey(KeyKind.ED25519, point)
+    assert not any(key.verify(point + bytes(32), bytes([number])) for number in range(64))
