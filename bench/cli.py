@@ -377,7 +377,8 @@ def reproduce(args: argparse.Namespace) -> None:
     if args.json:
         print_json({"figures": results} if args.all or len(ids) > 1 else results[0])
     for result in () if args.json else results:
-        print_titled({"title": f"{result['id']}: {result['title']}", "about": result["source"], "rows": result["rows"]})
+        titled = {"title": f"{result['id']}: {result['title']}", "about": result["source"], "rows": result["rows"]}
+        print_titled(titled, most=len(result["rows"]))
         print(result["picture"] or "")
     failed = [f"{result['id']}: {result['error']}" for result in results if "error" in result]
     if failed:

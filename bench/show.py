@@ -81,14 +81,14 @@ def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     _print_table([head, *(tuple(_cell(row.get(name)) for name in columns) for row in rows)])
 
 
-def print_titled(table: Mapping[str, Any]) -> None:
+def print_titled(table: Mapping[str, Any], most: int = MOST) -> None:
     """A table with its title and definition; its rows are mappings, or lists in the order of `columns`."""
     sys.stdout.write(f"\n{table['title']}\n{fill(table['about'], 110)}\n")
     rows = [row if isinstance(row, Mapping) else dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
     if rows:
-        print_rows(rows[:MOST])
-    if len(rows) != min(len(rows), MOST) or not rows:
-        sys.stdout.write(f"{len(rows) - MOST:,} more rows are in the JSON and the Parquet.\n" if rows else "Nothing to show.\n")
+        print_rows(rows[:most])
+    if len(rows) != min(len(rows), most) or not rows:
+        sys.stdout.write(f"{len(rows) - most:,} more rows are in the JSON and the Parquet.\n" if rows else "Nothing to show.\n")
 
 
 def _print_table(lines: Sequence[tuple[str, ...]]) -> None:

@@ -26,6 +26,7 @@ class Listed(NamedTuple):
 HYPARVIEW = "HyParView (Leitao, Pereira and Rodrigues, DSN 2007)"
 GOSSIPSUB = "GossipSub (Vyzovitis et al., arXiv 2007.02754, 2020)"
 PLUMTREE = "Epidemic Broadcast Trees (Leitao, Pereira and Rodrigues, SRDS 2007)"
+STUDY = "A Study on Publish-Subscribe Systems over Overlay Networks (Duarte, Almeida and Fona, 2022), its empty results"
 
 FIGURES: dict[str, Listed] = {
     figure.id: figure
@@ -90,6 +91,24 @@ FIGURES: dict[str, Listed] = {
             "bench.papers.plumtree_churn",
             "Fifty crashes a cycle, for a hundred cycles",
             f"{PLUMTREE}, its figures of constant failures",
+        ),
+        Listed(
+            "study.reliability",
+            "bench.papers.study_reliability",
+            "Subscribers reached, against the rate and the size of messages",
+            f"{STUDY}, section 4.1",
+        ),
+        Listed(
+            "study.redundancy",
+            "bench.papers.study_redundancy",
+            "Copies of a message, against the rate and the size of messages",
+            f"{STUDY}, section 4.2",
+        ),
+        Listed(
+            "study.latency",
+            "bench.papers.study_latency",
+            "Time to subscribers, against the rate and the size of messages",
+            f"{STUDY}, section 4.3",
         ),
     )
 }

@@ -7,7 +7,8 @@ the trace and keeps the measures; the in-process counters are never asked. One S
 It asks of below: `bench.run.run` for traces and `bench.spark.analysis.figures` for their measures.
 It promises above: one object a figure, ready for JSON; a figure that fails has an `error` and costs no other; a failed
 run is named by the command that replays it.
-Bounds: on disk are the traces of `MOST_RUNS` runs at once, and no run begins while they have `MOST_ROWS` rows.
+Bounds: on disk are the traces of `MOST_RUNS` runs at once, and no run begins while they have `MOST_ROWS` rows; in memory the
+measures of one call of `reproduce`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from statistics import fmean, stdev
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+import msgspec
 from msgspec.structs import replace
 
 from bench.papers import Listed, find
@@ -56,11 +58,11 @@ class Row(NamedTuple):
     """One value of a figure. `low` and `high` bound ours with a confidence of 99 %, None where there is only one run.
 
     `judged`: ours must be near the paper's value, at least that or at most that, each but for the tolerance; or it is shown
-    and not judged, because the paper's value is of another system or is known to need what ours is not.
+    and not judged, because the paper's value is of another system, is known to need what ours is not, or is not there.
     """
 
     name: str
-    paper: float
+    paper: float | None
     ours: float
     low: float | None
     high: float | None
@@ -74,8 +76,10 @@ class Row(NamedTuple):
         So a figure sets its tolerance before it measures, from what the paper leaves open and from the noise that so many
         runs must have; a measurement cannot widen it by being noisy.
         """
+        if self.paper is None or self.judged == "no":
+            return None
         below, above = self.paper - self.ours <= self.tolerance, self.ours - self.paper <= self.tolerance
-        return {"near": below and above, "least": below, "most": above, "no": None}[self.judged]
+        return {"near": below and above, "least": below, "most": above}[self.judged]
 
     def to_dict(self) -> dict[str, Any]:
         return {**self._asdict(), "ok": self.ok}
@@ -83,7 +87,7 @@ class Row(NamedTuple):
 
 def measured(
     name: str,
-    paper: float,
+    paper: float | None,
     values: Sequence[float],
     tolerance: float,
     judged: Literal["near", "least", "most", "no"] = "near",
@@ -136,6 +140,7 @@ class Lab:
         progress: Progress | None = None,
         simulate: Simulate | None = None,
         analyse: Analyse | None = None,
+        kept: dict[bytes, Measures] | None = None,
     ) -> None:
         self.quick = quick
         self.seed = seed
@@ -143,6 +148,7 @@ class Lab:
         self._spark = spark
         self._kinds = tuple(kinds)
         self._wants = dict.fromkeys(wants, True)
+        self._kept = {} if kept is None else kept
         self._progress = progress
         self._simulate = simulate or _simulator()
         self._analyse = analyse or _analysis()
@@ -153,7 +159,19 @@ class Lab:
         return stream(self.seed, "reproduce").sample(range(1 << 31), self.runs)
 
     def measure(self, scenarios: Sequence[Scenario]) -> list[Measures]:
-        """The measures of each, in that order. A figure asks once for all of its runs, so that progress is told right."""
+        """The measures of each, in that order. A figure asks once for all of its runs, so that progress is told right.
+
+        A run that another figure of the same call has asked for, with the same kinds and wants, is not made again.
+        """
+        restricted = {self._key(each): each for each in map(self._restricted, scenarios)}
+        missing = {key: each for key, each in restricted.items() if key not in self._kept}
+        self._kept.update(zip(missing, self._measured(list(missing.values())), strict=True))
+        return [self._kept[self._key(self._restricted(each))] for each in scenarios]
+
+    def _key(self, restricted: Scenario) -> bytes:
+        return msgspec.json.encode((restricted, self._wants))
+
+    def _measured(self, scenarios: Sequence[Scenario]) -> list[Measures]:
         found: list[Measures] = []
         while len(found) < len(scenarios):
             with TemporaryDirectory(prefix="weft-reproduce-") as folder:
@@ -168,12 +186,12 @@ class Lab:
         batch: dict[Path, Scenario] = {}
         rows = 0
         for place, scenario in enumerate(scenarios[first : first + MOST_RUNS], first):
-            trace, restricted = folder / f"run-{place:05}", self._restricted(scenario)
-            with _blaming(restricted, "the run failed"):
+            trace = folder / f"run-{place:05}"
+            with _blaming(scenario, "the run failed"):
                 tell = self._progress_of(place, len(scenarios))
-                self._simulate(restricted, trace=trace, counters=False, hashed=False, progress=tell)
+                self._simulate(scenario, trace=trace, counters=False, hashed=False, progress=tell)
                 rows += json.loads((trace / "manifest.json").read_text(encoding="utf-8"))["rows"]
-            batch[trace] = restricted
+            batch[trace] = scenario
             if rows >= MOST_ROWS:
                 break
         return batch
@@ -219,8 +237,9 @@ def reproduce(
         _prepare(pictures)
     listed = find(ids)
     results = []
+    kept: dict[bytes, Measures] = {}
     for done, figure in enumerate(listed):
-        order = _Order(spark, quick, seed, runs, pictures, _part(progress, figure.id, done, len(listed)))
+        order = _Order(spark, quick, seed, runs, pictures, _part(progress, figure.id, done, len(listed)), kept)
         results.append(_reproduced(figure, order))
     return results
 
@@ -234,10 +253,19 @@ class _Order(NamedTuple):
     runs: int | None
     pictures: Path | None
     progress: Progress | None
+    kept: dict[bytes, Measures]
 
     def lab(self, figure: Figure) -> Lab:
-        runs = self.runs or (figure.quick_runs if self.quick else figure.runs)
-        return Lab(self.spark, figure.kinds, figure.wants, quick=self.quick, seed=self.seed, runs=runs, progress=self.progress)
+        return Lab(
+            self.spark,
+            figure.kinds,
+            figure.wants,
+            quick=self.quick,
+            seed=self.seed,
+            runs=self.runs or (figure.quick_runs if self.quick else figure.runs),
+            progress=self.progress,
+            kept=self.kept,
+        )
 
 
 def _reproduced(listed: Listed, order: _Order) -> dict[str, Any]:

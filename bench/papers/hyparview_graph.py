@@ -54,7 +54,7 @@ def draw(axes: Axes, rows: Sequence[Row]) -> None:
     """Each as a share of the paper's value, since their units differ."""
     names = ["clustering", "mean path", "degree 5", "symmetry"]
     shown = [rows[0], *rows[2:]]
-    axes.bar(names, [row.ours / row.paper for row in shown], color="#0072B2", label="ours")
+    axes.bar(names, [row.ours / row.paper for row in shown if row.paper], color="#0072B2", label="ours")
     axes.axhline(1.0, color="black", linestyle="--", label="HyParView")
     axes.set_ylabel("ours / paper's")
 

@@ -7,6 +7,7 @@ give the same picture.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from textwrap import fill
@@ -48,8 +49,8 @@ def save(path: Path, title: str, caption: str, draw: Callable[[Axes], None]) -> 
     figure.savefig(path, dpi=150, metadata={"Software": None})  # the version of matplotlib is no part of a result
 
 
-def paper(axes: Axes, places: Sequence[float], values: Sequence[float], label: str = "paper") -> None:
-    axes.plot(places, values, color=BLACK, linestyle="--", label=label)
+def paper(axes: Axes, places: Sequence[float], values: Sequence[float | None], label: str = "paper") -> None:
+    axes.plot(places, [math.nan if value is None else value for value in values], color=BLACK, linestyle="--", label=label)
 
 
 def ours(axes: Axes, places: Sequence[float], rows: Sequence[Row]) -> None:

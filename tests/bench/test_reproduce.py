@@ -100,6 +100,11 @@ def test_a_row_is_ok_when_ours_is_within_the_tolerance_of_the_paper_s(ours: floa
     assert Row("x", 10.0, ours, None, None, tolerance).ok is ok
 
 
+def test_a_row_without_a_value_of_the_paper_s_is_shown_and_not_judged() -> None:
+    row = measured("x", None, [1.0, 3.0], 0.0, "no")
+    assert row.ok is None and row.to_dict()["paper"] is None and row.ours == 2.0
+
+
 def test_the_interval_of_a_row_is_not_judged() -> None:
     assert not Row("x", 10.0, 12.0, 5.0, 19.0, 1.0).ok
     assert Row("x", 10.0, 10.5, 10.4, 10.6, 1.0).ok
@@ -278,8 +283,8 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return fill
 
 
-def made(rows: Callable[[Lab], list[Row]], runs: int = 5, quick_runs: int = 2) -> Figure:
-    return Figure(("publish",), runs, quick_runs, rows, draw)
+def made(rows: Callable[[Lab], list[Row]], runs: int = 5, quick_runs: int = 2, kind: str = "publish") -> Figure:
+    return Figure((kind,), runs, quick_runs, rows, draw)
 
 
 def test_every_figure_is_listed_with_a_title_and_a_source_and_has_a_module(world: World) -> None:
@@ -354,11 +359,26 @@ def test_a_run_that_fails_is_an_error_of_its_figure(world: World, table: Callabl
 
 
 def test_progress_of_several_figures_is_one_whole(world: World, table: Callable[..., None]) -> None:
-    table(a=made(mean_reliability), b=made(mean_reliability))
+    table(a=made(mean_reliability), b=made(mean_reliability, kind="deliver"))
     told: list[tuple[float, str]] = []
     reproduce(["a", "b"], spark=SPARK, runs=2, progress=lambda share, word: told.append((share, word)))
     assert [share for share, _ in told] == [0.25, 0.5, 0.5, 0.75, 1.0, 1.0]
     assert [word.partition(":")[0] for _, word in told] == ["a"] * 3 + ["b"] * 3
+
+
+def test_runs_that_figures_share_are_made_once_in_a_call(world: World, table: Callable[..., None]) -> None:
+    table(a=made(mean_reliability), b=made(mean_reliability), c=made(mean_reliability, kind="deliver"))
+    a, b, c = reproduce(["a", "b", "c"], spark=SPARK, runs=3)
+    assert a["rows"] == b["rows"] == c["rows"]
+    assert [run.trace.kinds for run in world.runs] == [("publish",)] * 3 + [("deliver",)] * 3
+    reproduce(["a"], spark=SPARK, runs=3)
+    assert len(world.runs) == 9
+
+
+def test_a_scenario_that_is_asked_for_twice_is_answered_twice(world: World) -> None:
+    found = world.lab().measure(seeds(1, 2, 1))
+    assert [measures["reliability"] for measures in found] == [0.001, 0.002, 0.001]
+    assert [run.seed for run in world.runs] == [1, 2]
 
 
 # Pictures.

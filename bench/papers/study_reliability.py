@@ -1,0 +1,8 @@
+"""study.reliability: which share of a topic's subscribers gets a message, against the rate and the size of messages."""
+
+from __future__ import annotations
+
+from bench.papers.figure import number
+from bench.papers.study import figure
+
+FIGURE = figure({"reliability (%)": lambda measures: 100 * number(measures, "reliability")})
