@@ -84,6 +84,8 @@ class RpcCodec:
         if len(frame) > self.limit:
             raise PeerError(f"a frame of {len(frame)} bytes is over the limit of {self.limit}")
         bodies, rest = _split(frame)
+        if len(bodies) > PUBLICATIONS:
+            raise PeerError(f"{len(bodies)} messages in one RPC")
         publications: list[Message] = [self._read(body) for body in bodies]
         return self._parts(rest, publications) if rest else publications
 

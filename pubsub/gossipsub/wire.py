@@ -159,11 +159,11 @@ def _refused(rest: bytes) -> tuple[bytes, ...]:
     at = length[1]
     while at < end:
         head = rest[at : at + 4]
-        if len(head) < 4 or head[0] != 0x2A or head[2] != 0x0A or head[3] > 0x7F or head[1] != head[3] + 2:
+        if len(head) < 4 or head[0] != 0x2A or head[2] != 0x0A or head[1] > 0x7F or head[1] != head[3] + 2:
             return ()
         ids.append(rest[at + 4 : at + 4 + head[3]])
         at += 4 + head[3]
-    return tuple(ids) if at == end and len(ids) <= IDS else ()
+    return tuple(ids) if at == end and len(ids) <= TOPICS else ()
 
 
 def _frame(fields: list[bytes], control: list[bytes]) -> bytes:

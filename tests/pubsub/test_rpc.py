@@ -15,7 +15,7 @@ from peer.ids import Identity, KeyKind, PublicKey
 from peer.machine import EPOCH_BITS, Message, MessageId
 from peer.pb import rpc_pb2
 from pubsub.message import OrderHeader, Publication
-from pubsub.rpc import JOINED, MARK, RpcCodec, Subscriptions, sequence_number, unsigned
+from pubsub.rpc import JOINED, MARK, PUBLICATIONS, RpcCodec, Subscriptions, sequence_number, unsigned
 from pubsub.signing import PREFIX, Signing
 
 AUTHOR = Identity.from_seed(bytes(31) + b"\x01")
@@ -105,6 +105,14 @@ def test_data_of_others_that_looks_like_a_mark_is_data(rest: bytes) -> None:
     (found,) = RpcCodec().unpack(rpc_pb2.RPC(publish=[message]).SerializeToString())
     assert isinstance(found, Publication)
     assert (MARK + rest).endswith(found.data)
+
+
+@pytest.mark.parametrize("rest", [b"", b"\x0a\x05\x08\x01\x12\x01a", b"\xd2\x02\x01x"], ids=["alone", "subscription", "unknown"])
+def test_too_many_messages_in_one_rpc_are_their_senders_fault(rest: bytes) -> None:
+    message = b"\x12\x06\x0a\x01x\x1a\x01x"
+    assert len(RpcCodec().unpack(message * PUBLICATIONS + rest)) >= PUBLICATIONS
+    with pytest.raises(PeerError, match="messages in one RPC"):
+        RpcCodec().unpack(message * (PUBLICATIONS // 2) + rest + message * (PUBLICATIONS // 2 + 1))
 
 
 @given(st.binary(max_size=200))

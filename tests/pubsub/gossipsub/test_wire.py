@@ -148,6 +148,7 @@ CONTROL = rpc_pb2.ControlMessage
 TOO_MUCH = {
     "ids": CONTROL(iwant=[rpc_pb2.ControlIWant(messageIDs=[b""] * (IDS + 1))]),
     "topics": CONTROL(graft=[rpc_pb2.ControlGraft()] * (TOPICS + 1)),
+    "refusals": CONTROL(idontwant=[rpc_pb2.ControlIDontWant(messageIDs=[b"x"])] * (TOPICS + 1)),
     "peers": CONTROL(prune=[rpc_pb2.ControlPrune(peers=[rpc_pb2.PeerInfo()] * (PEERS + 1))]),
 }
 
@@ -190,6 +191,16 @@ def test_refusals_by_the_dozen_are_what_protobuf_reads(keys: list[bytes]) -> Non
     each = [rpc_pb2.RPC(control=rpc_pb2.ControlMessage(idontwant=[{"messageIDs": [key]} for key in keys])).SerializeToString()]
     each.append(rpc_pb2.RPC(control=rpc_pb2.ControlMessage(idontwant=[{"messageIDs": keys}])).SerializeToString())
     assert [codec.unpack(frame) for frame in each] == [[IDontWant(tuple(keys))]] * 2
+
+
+@pytest.mark.parametrize("size", range(120, 132))
+def test_a_refusal_whose_length_has_two_bytes_is_what_protobuf_reads(size: int) -> None:
+    """A length of 128 or more in one byte is no length, but the beginning of one."""
+    written = rpc_pb2.RPC(control=CONTROL(idontwant=[{"messageIDs": [bytes(size)]}])).SerializeToString()
+    assert codec.unpack(written) == [IDontWant((bytes(size),))]
+    if size < 128:
+        frame = field(CONTROL_TAG, bytes([0x2A, size + 2, 0x0A, size]) + bytes(size))
+        assert outcome(codec.unpack, frame) == outcome(plainly, frame)
 
 
 def test_a_second_copy_is_the_same_object_and_a_changed_one_is_not() -> None:
