@@ -25,7 +25,7 @@ from peer.errors import PeerError, UsageError
 from peer.frame import read_uvarint, uvarint
 from peer.machine import EPOCH_BITS, Lane, Message, MessageId, Peer
 from peer.pb import parse, rpc_pb2
-from pubsub.message import Attributes, OrderHeader, Publication
+from pubsub.message import Attributes, OrderHeader, Publication, weight
 from pubsub.recent import Recent
 
 JOINED = 1 << 16  # some peers take no longer RPC unless one message alone is
@@ -114,7 +114,7 @@ class RpcCodec:
         encoded = field(PUBLISH_TAG, _message(msg))
         if len(encoded) > self.limit:
             raise UsageError(f"a message of {len(encoded)} bytes is over the frame limit of {self.limit}")
-        self._encodings.put(id(msg), (msg, encoded), len(encoded))
+        self._encodings.put(id(msg), (msg, encoded), max(len(encoded), weight(msg)))
         return encoded
 
     def _read(self, body: bytes) -> Publication:
@@ -122,7 +122,7 @@ class RpcCodec:
         if found is None:
             found = self._publication(parse(rpc_pb2.Message, body))
             if len(body) <= KEPT:
-                self._readings.put(body, found, len(body))
+                self._readings.put(body, found, len(body) + weight(found))
         return found
 
     def _publication(self, message: rpc_pb2.Message) -> Publication:

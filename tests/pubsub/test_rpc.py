@@ -14,7 +14,8 @@ from peer.errors import PeerError, UsageError
 from peer.ids import Identity, KeyKind, PublicKey
 from peer.machine import EPOCH_BITS, Message, MessageId
 from peer.pb import rpc_pb2
-from pubsub.message import OrderHeader, Publication
+from pubsub.message import OrderHeader, Publication, weight
+from pubsub.recent import BYTES
 from pubsub.rpc import JOINED, MARK, PUBLICATIONS, RpcCodec, Subscriptions, sequence_number, unsigned
 from pubsub.signing import PREFIX, Signing
 
@@ -113,6 +114,16 @@ def test_too_many_messages_in_one_rpc_are_their_senders_fault(rest: bytes) -> No
     assert len(RpcCodec().unpack(message * PUBLICATIONS + rest)) >= PUBLICATIONS
     with pytest.raises(PeerError, match="messages in one RPC"):
         RpcCodec().unpack(message * (PUBLICATIONS // 2) + rest + message * (PUBLICATIONS // 2 + 1))
+
+
+def test_what_is_kept_is_bounded_by_its_weight_and_not_by_its_bytes() -> None:
+    """Attributes of four bytes each on the wire take many times that in memory."""
+    small = [Publication(MessageId(AUTHOR.peer, 1, number), "t", b"", None, (("", ""),) * 3_000) for number in range(40)]
+    writer, reader = RpcCodec(), RpcCodec()
+    read = [part for m in small for frame in writer.pack([m]) for part in reader.unpack(frame)]
+    assert read == small and weight(small[0]) * len(small) > 4 * BYTES
+    for kept in (writer._encodings, reader._readings):
+        assert 0 < len(kept) * weight(small[0]) <= 2 * BYTES
 
 
 @given(st.binary(max_size=200))
