@@ -4,8 +4,11 @@ A peer id is the multihash of the protobuf of a public key: the key itself where
 secp256k1), else its SHA-256 (RSA, ECDSA). As text it is base58, or a CIDv1, which is read but never written.
 A key has one encoding only: what a peer sends in another is refused, so that one key never has two peer ids.
 
-Below it asks for: `cryptography`; `PyNaCl` for what is verified most, the signatures of Ed25519, in half the time; and for
-`Identity.load` a file system that has hard links.
+Which odd signatures of Ed25519 are good, implementations differ in, and who passes on what a neighbour refuses is blamed for
+it. So all is good that is good for `cryptography`, as it is in Go and Rust, and nothing else.
+
+Below it asks for: `cryptography`; `PyNaCl` to say yes to signatures of Ed25519, which are verified most, in half the time; and
+for `Identity.load` a file system that has hard links.
 Above it promises: `verify` is true or false whatever a peer sends; a key file is never overwritten, and has its name
 only once it is whole and its mode 0600.
 Bounds: a key of 2,048 bytes at most; RSA of 2,048 to 8,192 bits with an exponent below 2**31, as in Go, so that no
@@ -52,6 +55,13 @@ TEXT_LIMIT = 100
 
 SEED_SIZE = 32
 SIGNATURE_SIZE = 64  # of Ed25519
+COFACTORED = (
+    bytes.fromhex("f27cb81402e6860c926ff81f393d14340e41a70bc0b0195cf64a90b348cb2fc4"),
+    bytes.fromhex("fb15ddd1cd7684fa60e25fe9df39afdc2b12d6908402179723b4d66311f8694a")
+    + bytes.fromhex("92ee07d3ed5011251f2fa481fef1c090d03fb3cc7f88e11132a329129a55c604"),
+    b"m",
+)
+"""A key, a signature and a message: good only where both sides are multiplied by the cofactor, as in some libsodium."""
 
 
 class KeyKind(IntEnum):
@@ -89,8 +99,8 @@ class PublicKey:
         return key
 
     def verify(self, signature: bytes, message: bytes) -> bool:
-        if self.kind is KeyKind.ED25519:
-            return _verify_ed25519(self.data, signature, message)
+        if self.kind is KeyKind.ED25519 and SODIUM_AGREES and _sodium_verifies(self.data, signature, message):
+            return True
         try:
             _verify(self._loaded, signature, message)
         except (InvalidSignature, ValueError, TypeError, UnsupportedAlgorithm):
@@ -139,14 +149,16 @@ def _data(key: _Loaded) -> bytes:
 
 
 def _verify(key: _Loaded, signature: bytes, message: bytes) -> None:
-    if isinstance(key, rsa.RSAPublicKey):
+    if isinstance(key, Ed25519PublicKey):
+        key.verify(signature, message)
+    elif isinstance(key, rsa.RSAPublicKey):
         key.verify(signature, message, padding.PKCS1v15(), hashes.SHA256())
-    elif isinstance(key, ec.EllipticCurvePublicKey):
+    else:
         key.verify(signature, message, ec.ECDSA(hashes.SHA256()))
 
 
-def _verify_ed25519(key: bytes, signature: bytes, message: bytes) -> bool:
-    """A signature has one form, and a key of small order, which has signed everything, none."""
+def _sodium_verifies(key: bytes, signature: bytes, message: bytes) -> bool:
+    """False for some that are good elsewhere, too: those with a point of small order, as key or in the signature."""
     if len(signature) != SIGNATURE_SIZE or len(key) != SEED_SIZE:
         return False
     try:
@@ -154,6 +166,9 @@ def _verify_ed25519(key: bytes, signature: bytes, message: bytes) -> bool:
     except BadSignatureError:
         return False
     return True
+
+
+SODIUM_AGREES = not _sodium_verifies(*COFACTORED)
 
 
 class Identity:

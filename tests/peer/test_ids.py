@@ -21,9 +21,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer import base58
+from peer import base58, ids
 from peer.errors import PeerError, UsageError
 from peer.ids import (
+    COFACTORED,
     INLINE_LIMIT,
     KEY_LIMIT,
     Identity,
@@ -587,7 +588,7 @@ def test_processes_that_race_for_a_key_file_get_one_key(tmp_path: Path) -> None:
 
 @given(st.binary(max_size=200), st.integers(0, 64 * 8 - 1), st.integers(0, 3))
 def test_a_signature_of_ed25519_is_good_for_one_message_and_in_one_form(message: bytes, bit: int, longer: int) -> None:
-    """Beside `cryptography`, another implementation: what that one refuses is refused here."""
+    """Beside `cryptography` alone: what it refuses is refused here."""
     identity = Identity.from_seed(bytes(32))
     signature = identity.sign(message)
     assert identity.public.verify(signature, message)
@@ -610,8 +611,59 @@ def test_a_signature_plus_the_order_of_the_group_is_refused() -> None:
     assert not identity.public.verify(signature[:32] + again.to_bytes(32, "little"), b"m")
 
 
-@pytest.mark.parametrize("point", [bytes(32), b"\x01" + bytes(31), b"\xec" + b"\xff" * 30 + b"\x7f"])
-def test_a_key_of_small_order_has_signed_nothing(point: bytes) -> None:
-    """With such a key, a signature of the same point and zero would be good for every message or for one in a few."""
-    key = PublicKey(KeyKind.ED25519, point)
-    assert not any(key.verify(point + bytes(32), bytes([number])) for number in range(64))
+def agrees(data: bytes, signature: bytes, message: bytes) -> bool:
+    """What `cryptography` says, and that it is what is said here."""
+    try:
+        Ed25519PublicKey.from_public_bytes(data).verify(signature, message)
+        good = True
+    except InvalidSignature:
+        good = False
+    assert PublicKey(KeyKind.ED25519, data).verify(signature, message) is good
+    return good
+
+
+SMALL = [
+    "0000000000000000000000000000000000000000000000000000000000000000",
+    "0000000000000000000000000000000000000000000000000000000000000080",
+    "0100000000000000000000000000000000000000000000000000000000000000",
+    "0100000000000000000000000000000000000000000000000000000000000080",
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
+    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+]
+"""Points of small order, some in two encodings."""
+
+
+@pytest.mark.parametrize("point", SMALL)
+def test_with_a_key_of_small_order_is_signed_what_is_so_for_others(point: str) -> None:
+    """Such a key has no owner, so that nobody is robbed; but who refuses what others pass on, blames them for it."""
+    key, starts = bytes.fromhex(point), [bytes.fromhex(start) for start in SMALL]
+    assert sum(agrees(key, start + bytes(32), bytes([number])) for start in starts for number in range(16)) > 0
+
+
+def test_a_signature_that_starts_with_the_neutral_point_is_good_as_it_is_for_others() -> None:
+    """Its author gave away the private key; libsodium alone would refuse it."""
+    data, _, message = COFACTORED
+    neutral = "0100000000000000000000000000000000000000000000000000000000000000"
+    rest = "4f2526bc36d5783d52e661044d3403147980469bdc566d12bb36db266600a605"
+    assert agrees(data, bytes.fromhex(neutral + rest), message)
+    assert not agrees(data, bytes.fromhex(neutral + rest), message + b"!")
+
+
+def test_a_signature_that_needs_the_cofactor_is_refused() -> None:
+    assert not agrees(*COFACTORED)
+
+
+def test_a_libsodium_that_would_take_it_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ids, "crypto_sign_open", lambda signed, key: signed)
+    monkeypatch.setattr(ids, "SODIUM_AGREES", not ids._sodium_verifies(*COFACTORED))
+    identity = Identity.from_seed(bytes(32))
+    assert identity.public.verify(identity.sign(b"m"), b"m")
+    assert not identity.public.verify(identity.sign(b"m"), b"n")
