@@ -75,6 +75,34 @@ def test_a_sequence_number_of_any_length_comes_back_as_it_was(number: bytes) -> 
     assert unsigned(found) == message.SerializeToString()
 
 
+sizes = st.sampled_from([0, 1, 127, 128, 16_383, 16_384])
+texts = st.text(max_size=20) | sizes.map(lambda size: "ä" * (size // 2))
+blobs = st.binary(max_size=20) | sizes.map(bytes)
+signed = st.builds(
+    Publication,
+    st.builds(MessageId, st.binary(max_size=40), st.integers(0, 2**40 - 1), st.integers(0, 2**24 - 1)),
+    texts,
+    blobs,
+    st.none(),
+    st.just(()),
+    blobs,
+    blobs,
+)
+
+
+@given(signed)
+def test_a_message_has_the_bytes_that_protobuf_gives_it(said: Publication) -> None:
+    """Fields that may be empty are written all the same, as they are signed; signature and key are not where there are none."""
+    assert isinstance(said.id.source, bytes)
+    message = rpc_pb2.Message(from_peer=said.id.source, data=said.data, seqno=sequence_number(said.id), topic=said.topic)
+    assert unsigned(said) == message.SerializeToString(deterministic=True)
+    if said.signature:
+        message.signature = said.signature
+    if said.key:
+        message.key = said.key
+    assert RpcCodec().pack([said]) == [rpc_pb2.RPC(publish=[message]).SerializeToString()]
+
+
 @pytest.mark.parametrize("seqno", [b"", bytes(9)])
 def test_a_sequence_number_that_cannot_be_is_a_peer_error(seqno: bytes) -> None:
     rpc = rpc_pb2.RPC(publish=[rpc_pb2.Message(from_peer=AUTHOR.peer, data=b"x", seqno=seqno, topic="t")])
