@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import nan
 from typing import Any
@@ -49,6 +49,48 @@ def deliver(score: Score, peer: int, count: int, now: int = 0, start: int = 0) -
     for number in range(start, start + count):
         score.validating(peer, b"%d" % number, "t", now)
         score.delivered(peer, b"%d" % number, "t", now)
+
+
+# Thresholds.
+
+ALL = replace(WATCHED, time_in_mesh_weight=1.0, first_deliveries_weight=1.0, mesh_failure_weight=-1.0, mesh_failure_decay=0.5)
+ALL = replace(ALL, first_deliveries_decay=0.9, first_deliveries_cap=50.0, invalid_weight=-1.0, invalid_decay=0.9)
+FALLS: dict[str, Callable[[Score], None]] = {
+    "decay": lambda score: score.refresh(3 * SECOND),
+    "an invalid message": lambda score: score.invalid(A, "t"),
+    "a rejected one": lambda score: score.rejected(A, b"new", "t"),
+    "misbehaviour": lambda score: score.penalize(A, 1),
+    "a prune": lambda score: score.prune(A, "t", 2 * SECOND),
+    "a second graft": lambda score: score.graft(A, "t", 2 * SECOND),
+    "parameters": lambda score: score.set_topic("t", replace(ALL, topic_weight=0.5)),
+    "neighbours": lambda score: crowd(score),
+}
+
+
+def crowd(score: Score) -> None:
+    for peer in range(A, 20):
+        score.join(peer, "1.2.3.4")
+
+
+@pytest.mark.parametrize("fall", FALLS.values(), ids=FALLS)
+def test_a_score_that_rose_is_below_a_threshold_as_soon_as_it_falls(fall: Callable[[Score], None]) -> None:
+    """Though the last answer was that it is above, and no score was asked for since."""
+
+    def risen() -> Score:
+        score = scored(ALL)
+        score.graft(A, "t", 0)
+        score.refresh(SECOND)
+        deliver(score, A, 30, SECOND)
+        return score
+
+    plain, asked = risen(), risen()
+    high = plain.value(A)
+    fall(plain)
+    threshold = (high + plain.value(A)) / 2
+    assert plain.value(A) < threshold < high
+    assert not asked.is_below(A, threshold)
+    fall(asked)
+    assert asked.is_below(A, threshold)
 
 
 # P1, P2.

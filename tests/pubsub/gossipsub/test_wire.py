@@ -203,6 +203,14 @@ def test_a_refusal_whose_length_has_two_bytes_is_what_protobuf_reads(size: int) 
         assert outcome(codec.unpack, frame) == outcome(plainly, frame)
 
 
+def test_a_frame_that_ends_too_soon_is_its_senders_fault_wherever_it_ends() -> None:
+    """What is there of a message may be a message of its own."""
+    said = Publication(MessageId(b"author", 1, 2), "t", b"data", None, (), b"signature", b"key")
+    [frame] = codec.pack([said, IDontWant((b"id",)), Graft(("t",))])
+    for end in range(len(frame)):
+        assert outcome(codec.unpack, frame[:end]) == outcome(plainly, frame[:end])
+
+
 def test_a_second_copy_is_the_same_object_and_a_changed_one_is_not() -> None:
     said = Publication(MessageId(b"author", 1, 2), "t", bytes(1_000))
     (frame,) = MeshCodec().pack([said])
