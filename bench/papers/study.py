@@ -5,9 +5,9 @@ and asks for reliability, redundancy and latency against the rate and the size o
 links: what stands here is ours, and the same for all. GossipSub with its scores is shown beside.
 
 500 nodes, TOPICS topics, each node subscribes to INTERESTS of them and publishes to one of its own. Links take 10 to 100 ms and a
-node sends BANDWIDTH bytes a second, so that copies cost time. All join through node 0 at once and have a minute to
-settle. With crashes a fifth of the nodes is gone at the moment of the first message, and the rest notices after five seconds:
-the messages that are out by then meet the damage, later ones the repair.
+node sends BANDWIDTH bytes a second, so that copies cost time. Nodes join one by one, each through a random one of those before
+it, and have some seconds to settle. With crashes a fifth of the nodes is gone at the moment of the first message, and the rest
+notices after five seconds: the messages that are out by then meet the damage, later ones the repair.
 
 The three figures are of the same runs, which are made once where they are asked for together.
 """
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NODES, QUICK_NODES = 500, 60
-MESSAGES, QUICK_MESSAGES = 50, 20
+MESSAGES, QUICK_MESSAGES = 30, 20
 TOPICS, INTERESTS = 10, 2
 BANDWIDTH = 1_250_000.0  # 10 Mbit/s
-WARMUP, QUICK_WARMUP = 60.0, 30.0
+JOIN_EVERY = 0.05
+SETTLED = 15.0  # seconds from the last join to the first message
 CRASHED = 0.2
 PLAIN: Options = {"score": "off", "gater": False, "flood_publish": False, "px": False}
 STACKS: dict[str, tuple[str, Options]] = {
@@ -54,7 +55,7 @@ class Load(NamedTuple):
 
 USUAL = Load(10.0, 1_024)
 RATES = (Load(1.0, 1_024), USUAL, Load(100.0, 1_024))
-SIZES = (Load(10.0, 128), USUAL, Load(10.0, 8_192))
+SIZES = (USUAL, Load(10.0, 8_192))
 LOADS = tuple(dict.fromkeys(RATES + SIZES))
 
 
@@ -73,11 +74,13 @@ def cases(quick: bool) -> Iterator[Case]:
 
 def scenario(case: Case, seed: int, *, quick: bool) -> Scenario:
     stack, router = STACKS[case.name]
-    warmup = QUICK_WARMUP if quick else WARMUP
+    nodes = QUICK_NODES if quick else NODES
+    warmup = nodes * JOIN_EVERY + SETTLED
     return Scenario(
         stack=stack,
-        nodes=QUICK_NODES if quick else NODES,
+        nodes=nodes,
         seed=seed,
+        join_every=JOIN_EVERY,
         warmup=warmup,
         router=router,
         network=Network(bandwidth=BANDWIDTH),
