@@ -3,7 +3,7 @@
 libp2p specs, pubsub/gossipsub: `gossipsub-v1.0.md` (mesh, fanout, gossip), `v1.1` (scores, back-off, peer exchange, flood
 publishing, opportunistic grafting), `v1.2` (IDONTWANT), `v1.3` (extensions).
 - A message goes to the mesh of its topic; one's own goes to all subscribers that are known, so that a mesh of bad peers cannot
-  keep it (`flood_publish`). A topic that is not joined has a fanout instead.
+  keep it (`flood_publish`). A topic that is not joined has a fanout instead. Who subscribes a moment later gets it too (`fresh`).
 - In each heartbeat broken promises are counted, meshes mended (`mesh`), ids announced (`gossip`), links sought (`contacts`).
 - What a peer does is weighed (`standing`): below thresholds it gets no gossip, no messages, and in the end is not heard.
 A peer that speaks floodsub alone gets every message of its topics. Only messages of topics joined here are taken in.
@@ -24,6 +24,7 @@ from peer.trace import DUPLICATE, REJECT
 from pubsub.gossipsub.config import GossipSubConfig
 from pubsub.gossipsub.contacts import Contacts
 from pubsub.gossipsub.filters import Blacklist, any_topic
+from pubsub.gossipsub.fresh import Fresh
 from pubsub.gossipsub.gossip import Gossip
 from pubsub.gossipsub.ids import BY_NAME, MessageIdOf
 from pubsub.gossipsub.mesh import Meshes
@@ -71,6 +72,7 @@ class GossipSub(Router):
         self.standing = Standing(env, config, named_score(config.score, config.score_with))
         self.meshes = Meshes(self)
         self.gossip = Gossip(self)
+        self.fresh = Fresh()
         self.contacts = Contacts(self)
         self.standing.direct = self.contacts.direct
         self.ids: dict[str, MessageIdOf] = {}  # by topic, where it is not the usual one
@@ -201,6 +203,7 @@ class GossipSub(Router):
                 self._unsubscribed(sender, topic)
             elif topic not in party.topics and self.subscribed(sender, topic):
                 self.meshes.subscribes(sender, topic)
+                self._catch_up(sender, topic)
 
     def subscribed(self, peer: Peer, topic: str) -> bool:
         """False where there is no room for it, it may not, or no message could ever have such a topic."""
@@ -281,6 +284,7 @@ class GossipSub(Router):
         self.seen.note(key, self.env.now())
         self.standing.delivered(self.env.me, key, topic)  # a mesh peer that had it from others is as good as they
         self.gossip.cache.put(key, publication)
+        self.fresh.note(topic, key, self.env.now())
         self.gossip.refuses(publication, key, None)
         if self.config.flood_publish:
             peers = tuple(peer for peer in self.subscribers.get(topic, ()) if self.standing.may_have(peer))
@@ -288,6 +292,24 @@ class GossipSub(Router):
             mesh = self.meshes.topics.get(topic) or self.meshes.fanout(topic)
             peers = self._with_others(topic, mesh.everyone)
         self._send(publication, key, peers, None)
+
+    def _catch_up(self, peer: Peer, topic: str) -> None:
+        """Counted as if it had asked, so that nobody gets a message on and on by leaving and coming again."""
+        enough = not self.config.flood_publish and len(self.subscribers[topic]) > self.config.d
+        if not self.fresh or enough or not self.standing.may_have(peer):
+            return
+        for key in self.fresh.of(topic, self.env.now()):
+            found = self.gossip.cache.for_peer(key, peer)
+            if found is not None and found[1] <= self.config.retransmissions and self.gossip.wanting((peer,), key):
+                self.env.send(peer, found[0])
+
+    def unplaced(self) -> int:
+        """Whether what was published a moment ago waits for the first words of a link, which say where it goes.
+
+        It is no number of bytes: whoever is silent would slow a publisher down.
+        """
+        self.fresh.expire(self.env.now())
+        return int(len(self.fresh) > 0 and not all(party.heard for party in self.parties.values()))
 
     def _send(self, publication: Publication, key: bytes, peers: tuple[Peer, ...], sender: Peer | None) -> None:
         peers, author = self.gossip.wanting(peers, key), publication.id.source
