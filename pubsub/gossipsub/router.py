@@ -252,14 +252,22 @@ class GossipSub(Router):
             self._received(sender, m)
 
     def _own(self, sender: Peer, publication: Publication, now: int) -> None:
-        """Nobody else gives a message our name, but many may send one back that was ours."""
+        """Nobody else gives a message our name, but many may send one back that was ours, from before a restart too."""
         key = self.key(publication)
-        if self.seen.has(key):
+        if self.seen.has(key) or self._is_ours(publication):
             if self.tracing:
                 self.trace(DUPLICATE, publication.topic, publication.id, sender)
+            self.seen.note(key, now)
+            self.standing.promises.kept(key)
             self.standing.duplicate(sender, key, publication.topic, now)
         else:
             self._refuse(sender, publication, None, "self originated message")
+
+    def _is_ours(self, publication: Publication) -> bool:
+        """Of an earlier start, or of another node with our key. Where nothing is signed, its epoch tells."""
+        if self.signing is None:
+            return publication.id.epoch < self.env.epoch
+        return self.signing.problem(publication) is None
 
     def _genuine(self, sender: Peer, publication: Publication) -> None:
         key = self.key(publication)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from peer.errors import UsageError
 from peer.machine import SECOND, MessageId, Peer, PeerInfo
@@ -18,6 +19,8 @@ from pubsub.gossipsub.score_config import TopicScore
 from pubsub.message import Publication, Verdict
 from pubsub.router import Router
 from pubsub.rpc import Subscriptions
+from pubsub.signing import Signing
+from tests.peer.live_world import identity
 from tests.pubsub.gossipsub.world import FLOODSUB, Node, message, pruned
 
 SMALL: dict[str, Any] = {"d": 2, "d_lo": 2, "d_hi": 4, "d_score": 1, "d_out": 0}
@@ -301,6 +304,30 @@ def test_p4_counts_messages_that_claim_to_be_ours_and_are_not() -> None:
     assert part(node, 1, "P4") == 0
     node.hear(1, Publication(MessageId(0, 1, 77), "t", b"not mine"))
     assert part(node, 1, "P4") == -10 and node.app.delivered == [mine]
+
+
+def test_p4_does_not_count_what_was_ours_before_a_restart() -> None:
+    node = Node("t", **SMALL)
+    node.env.epoch = 2
+    node.up(1)
+    before = Publication(MessageId(0, 1, 77), "t", b"mine")
+    node.hear(1, before, before)
+    assert node.value(1) == 0 and node.app.delivered == [] and node.router.seen.has(node.key(before))
+    node.hear(1, Publication(MessageId(0, 2, 77), "t", b"not mine"))
+    assert part(node, 1, "P4") == -10
+
+
+def test_p4_does_not_count_what_our_key_signed_elsewhere_and_counts_what_it_did_not() -> None:
+    """Two nodes with one key are a mistake, but not that of their neighbours."""
+    me = identity(0)
+    node = Node("t", me=me.peer, **SMALL)
+    node.router.signing = Signing(me)
+    node.up(1)
+    elsewhere = Publication(MessageId(me.peer, 9, 1), "t", b"data")
+    node.hear(1, Signing(me).sign(elsewhere))
+    assert node.value(1) == 0 and node.app.delivered == []
+    node.hear(1, replace(Signing(me).sign(elsewhere), id=MessageId(me.peer, 9, 2)))
+    assert part(node, 1, "P4") == -10
 
 
 def test_throttled_messages_are_nobodys_fault() -> None:
