@@ -47,7 +47,6 @@ class Workload:
         self.churn_rng = sim.stream("churn")
         self.interests: dict[int, list[str]] = {}
         self.publishers: list[int] = []
-        self.payload = bytes(scenario.workload.size)
         self.published = 0
 
     def start(self, introduced: Sequence[Contacts]) -> None:
@@ -114,9 +113,14 @@ class Workload:
             node = self.sim.nodes[self.publishers[(place + step) % len(self.publishers)]]
             if node.up:
                 router = router_of(node)
-                router.publish(router.compose(self._topic_for(node), self.payload))
+                router.publish(router.compose(self._topic_for(node), self.payload()))
                 self.published += 1
                 return
+
+    def payload(self) -> bytes:
+        """Another one each time: where ids are of the content, the same would be one message."""
+        size = self.scenario.workload.size
+        return self.published.to_bytes(8, "little")[:size].ljust(size, b"\0")
 
     def _topic_for(self, node: SimNode) -> str:
         """One of the publisher's own topics; a publisher that subscribes to none draws by popularity."""

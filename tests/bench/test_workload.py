@@ -129,7 +129,13 @@ def test_all_messages_are_published_once_each() -> None:
 
 @pytest.mark.parametrize("size", [0, 100, 5_000])
 def test_a_message_is_as_long_as_was_asked_for(size: int) -> None:
-    assert len(play(workload=Work(messages=0, size=size)).workload.payload) == size
+    assert len(play(workload=Work(messages=0, size=size)).workload.payload()) == size
+
+
+@pytest.mark.parametrize("name", ["go", "sha256", "ethereum_altair"])
+def test_where_ids_are_of_the_content_every_message_is_one_too(name: str) -> None:
+    played = play(stack="static/gossipsub", router={"message_id": name}, workload=Work(messages=37))
+    assert len(played.published()) == played.workload.published == 37
 
 
 # The popularity of topics.
