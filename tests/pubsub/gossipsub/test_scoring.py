@@ -393,9 +393,10 @@ def test_what_is_different_in_a_score_is_judged_as_a_whole() -> None:
     [
         ({"score_with": "gosip=-1"}, "did you mean gossip"),
         ({"score_with": "gossip=much"}, "must be a number"),
+        ({"score_with": "retain=1.5"}, "must be a whole number"),
         ({"score_with": "gossip"}, "must be a number"),
-        ({"score_with": "gossip=-60"}, "publish is -50"),
-        ({"score_with": "colocation_free=1"}, "no number"),
+        ({"score_with": "gossip=-60"}, "score_with is 'gossip=-60', but publish is -50"),
+        ({"score_with": "colocation_free=1"}, "no number of a score .did you mean colocation_weight"),
         ({"score": "off", "score_with": "gossip=-1"}, "score is off"),
         ({"score": "bitcoin"}, "choose one of"),
     ],
