@@ -160,7 +160,7 @@ class Workload:
 
     def _replace(self, gone: int) -> None:
         """Somebody new comes for each that leaves, and takes over its part."""
-        live = list(self.sim.live)
+        live = self._honest()
         number = len(self.sim.nodes)
         if gone in self.interests:
             self.interests[number] = self._draw_topics(self.churn_rng)
@@ -173,10 +173,14 @@ class Workload:
     def _leave_together(self) -> None:
         if self._over():
             return
-        live = list(self.sim.live)
+        live = self._honest()
         for number in sorted(self.churn_rng.sample(live, round(self.scenario.churn.correlated * len(live)))):
             self._depart(number)
         self.sim.at(self.sim.now + round(self.scenario.churn.every * SECOND), self._leave_together)
+
+    def _honest(self) -> list[int]:
+        """Who is up, without the hostile nodes of an attack: they are no routers, and nobody comes for one of them."""
+        return [number for number in self.sim.live if isinstance(self.sim.nodes[number].machines[-1], Router)]
 
     def _flip(self, node: SimNode, topic: str) -> None:
         if self._over() or not node.up:
