@@ -1,7 +1,7 @@
 """Scores by name, for options that are plain text: a ready set, and what is to be different in it.
 
     score = "filecoin"
-    score_with = "invalid_weight=0, graylist=-500"
+    score_with = "invalid_weight=0, graylist=-20000"
 """
 
 from __future__ import annotations

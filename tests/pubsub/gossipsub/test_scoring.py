@@ -5,6 +5,8 @@ The parts by themselves are in `test_score`. Here the application's score (P5) s
 
 from __future__ import annotations
 
+import tomllib
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from msgspec.structs import replace
 from peer.errors import UsageError
 from peer.machine import SECOND, MessageId, Peer, PeerInfo
 from peer.trace import REJECT
+from pubsub.gossipsub import presets
 from pubsub.gossipsub.deliveries import DROPPED
 from pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned
 from pubsub.gossipsub.score_config import TopicScore
@@ -386,6 +389,12 @@ def test_what_is_different_in_a_score_is_judged_as_a_whole() -> None:
     node = Node(score_with="gossip=-100, publish = -200,graylist=-300, invalid_weight=-99")
     assert (node.score.config.thresholds.gossip, node.score.config.thresholds.graylist) == (-100, -300)
     assert node.score.config.topic is not None and node.score.config.topic.invalid_weight == -99
+
+
+def test_the_example_of_a_score_is_one() -> None:
+    config = tomllib.loads(dedent((presets.__doc__ or "").partition("\n\n")[2]))
+    node = Node(**config)
+    assert node.score.config.thresholds.graylist == -20_000
 
 
 @pytest.mark.parametrize(
