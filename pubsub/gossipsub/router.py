@@ -9,8 +9,8 @@ publishing, opportunistic grafting), `v1.2` (IDONTWANT), `v1.3` (extensions).
 A peer that speaks floodsub alone gets every message of its topics. Only messages of topics joined here are taken in.
 
 Below it asks for: links (any that speak its protocols), and where it can an overlay that finds subscribers of a topic. Above it
-promises each message once while its id is remembered. Bounds: `subscriptions` topics a peer, of TOPIC letters each;
-`pubsub.seen`; those of its parts.
+promises each message once while its id is remembered. Bounds: `subscriptions` topics a peer, of TOPIC letters each and
+LETTERS in all; `pubsub.seen`; those of its parts.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ FLOODSUB = "/floodsub/1.0.0"
 LEVELS = {"/meshsub/1.3.0": 13, "/meshsub/1.2.0": 12, "/meshsub/1.1.0": 11, "/meshsub/1.0.0": 10, FLOODSUB: 0}
 AGAIN = 10  # Go's penalty for extensions said twice
 TOLD = 256  # topics in one message
+LETTERS = 1 << 18  # of all topics of one peer together: a guess, five thousand of Ethereum's
 
 
 DEFAULT = GossipSubConfig()
@@ -49,13 +50,17 @@ DEFAULT = GossipSubConfig()
 class Party:
     """A peer whose link is up. The counts are of this heartbeat, but for `unwanted`."""
 
-    __slots__ = ("asked", "heard", "idontwants", "ihaves", "incarnation", "iwants", "level", "outbound", "topics", "unwanted")
+    __slots__ = (
+        *("asked", "heard", "idontwants", "ihaves", "incarnation", "iwants"),
+        *("letters", "level", "outbound", "topics", "unwanted"),
+    )
 
     def __init__(self, link: Link) -> None:
         self.incarnation = link.incarnation
         self.level = LEVELS[link.protocol]
         self.outbound = link.outbound
         self.topics: dict[str, None] = {}
+        self.letters = 0  # of these
         self.heard = False
         self.ihaves = self.asked = self.iwants = self.idontwants = self.unwanted = 0
 
@@ -207,18 +212,21 @@ class GossipSub(Router):
 
     def subscribed(self, peer: Peer, topic: str) -> bool:
         """False where there is no room for it, it may not, or no message could ever have such a topic."""
-        topics = self.parties[peer].topics
-        if topic not in topics and (len(topics) >= self.config.subscriptions or len(topic) > TOPIC):
+        party = self.parties[peer]
+        if topic in party.topics:
+            return self.admits(peer, topic)
+        full = len(party.topics) >= self.config.subscriptions or party.letters + len(topic) > LETTERS
+        if full or len(topic) > TOPIC or not self.admits(peer, topic):
             return False
-        if not self.admits(peer, topic):
-            return False
-        topics[topic] = None
+        party.topics[topic] = None
+        party.letters += len(topic)
         self.subscribers.setdefault(topic, {})[peer] = None
         return True
 
     def _unsubscribed(self, peer: Peer, topic: str) -> None:
         if topic in self.parties[peer].topics:
             del self.parties[peer].topics[topic]
+            self.parties[peer].letters -= len(topic)
             del self.subscribers[topic][peer]
             if not self.subscribers[topic]:
                 del self.subscribers[topic]
