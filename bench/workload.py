@@ -47,7 +47,6 @@ class Workload:
         self.churn_rng = sim.stream("churn")
         self.interests: dict[int, list[str]] = {}
         self.publishers: list[int] = []
-        self.payload = bytes(scenario.workload.size)
         self.published = 0
 
     def start(self, introduced: Sequence[Contacts]) -> None:
@@ -114,9 +113,14 @@ class Workload:
             node = self.sim.nodes[self.publishers[(place + step) % len(self.publishers)]]
             if node.up:
                 router = router_of(node)
-                router.publish(router.compose(self._topic_for(node), self.payload))
+                router.publish(router.compose(self._topic_for(node), self.payload()))
                 self.published += 1
                 return
+
+    def payload(self) -> bytes:
+        """Another one each time: where ids are of the content, the same would be one message."""
+        size = self.scenario.workload.size
+        return self.published.to_bytes(8, "little")[:size].ljust(size, b"\0")
 
     def _topic_for(self, node: SimNode) -> str:
         """One of the publisher's own topics; a publisher that subscribes to none draws by popularity."""
@@ -156,7 +160,7 @@ class Workload:
 
     def _replace(self, gone: int) -> None:
         """Somebody new comes for each that leaves, and takes over its part."""
-        live = list(self.sim.live)
+        live = self._honest()
         number = len(self.sim.nodes)
         if gone in self.interests:
             self.interests[number] = self._draw_topics(self.churn_rng)
@@ -169,10 +173,14 @@ class Workload:
     def _leave_together(self) -> None:
         if self._over():
             return
-        live = list(self.sim.live)
+        live = self._honest()
         for number in sorted(self.churn_rng.sample(live, round(self.scenario.churn.correlated * len(live)))):
             self._depart(number)
         self.sim.at(self.sim.now + round(self.scenario.churn.every * SECOND), self._leave_together)
+
+    def _honest(self) -> list[int]:
+        """Who is up, without the hostile nodes of an attack: they are no routers, and nobody comes for one of them."""
+        return [number for number in self.sim.live if isinstance(self.sim.nodes[number].machines[-1], Router)]
 
     def _flip(self, node: SimNode, topic: str) -> None:
         if self._over() or not node.up:

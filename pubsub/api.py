@@ -168,7 +168,9 @@ class PubSub:
 
         `key` is a file, made on first use; without it the node is somebody else at each start.
         """
-        config = config or PubSubConfig()
+        config = PubSubConfig() if config is None else config
+        if not isinstance(config, PubSubConfig):
+            raise UsageError(f"config is {config!r:.80}; it must be a PubSubConfig")
         for name, several in (("bootstrap", bootstrap), ("listen", listen)):
             if isinstance(several, str):
                 raise UsageError(f"{name} is several addresses, such as [{several!r}], and not one text")

@@ -9,7 +9,8 @@ neither is to the byte what other libraries write; data that happens to begin wi
 A message is written by hand, and the same bytes are read once: of what a node hears most is a copy, and objects of protobuf cost
 more than all else that is done with one.
 
-Bounds: `limit` bytes a frame; SUBSCRIPTIONS and PUBLICATIONS in one; what `pubsub.recent` keeps of messages up to KEPT bytes.
+Bounds: `limit` bytes a frame, AUTHOR of an author; SUBSCRIPTIONS and PUBLICATIONS in one; what `pubsub.recent` keeps of messages
+up to KEPT bytes.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ SUBSCRIPTIONS = PUBLICATIONS = 10_000
 KEPT = 1 << 14  # bytes; longer ones are few, and cost more to look up
 MARK = b"\x00weft\x01"
 SEQNO = 8
+AUTHOR = 64  # bytes; a peer id has 44 at most, and what keeps ids counts them by number
 MISSING = 8 * SEQNO - EPOCH_BITS  # bits of an epoch; above them it counts missing bytes
 SUBSCRIPTIONS_TAG, PUBLISH_TAG = b"\x0a", b"\x12"
 TAGS = 0x0A, 0x12, 0x1A  # subscriptions, publications, control
@@ -126,6 +128,8 @@ class RpcCodec:
         return found
 
     def _publication(self, message: rpc_pb2.Message) -> Publication:
+        if len(message.from_peer) > AUTHOR:
+            raise PeerError(f"an author of {len(message.from_peer)} bytes, which is no peer id")
         if not message.from_peer or not 0 < len(message.seqno) <= SEQNO:
             raise PeerError("a message without an author and a sequence number of one to eight bytes; only signed ones are taken")
         source: Peer = int.from_bytes(message.from_peer) if self._numbered else message.from_peer

@@ -10,6 +10,9 @@ from pubsub.gossipsub.ids import BY_NAME
 from pubsub.gossipsub.presets import named_score
 from pubsub.seen import TTL
 
+FASTEST = MS  # a heartbeat: whoever means a second and writes 1 would wait for ever
+HISTORY = 3_600  # windows are there before anything is in them
+
 
 @dataclass(frozen=True)
 class GossipSubConfig:
@@ -58,7 +61,9 @@ class GossipSubConfig:
     test_extension: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("heartbeat", "history", "ihave_ids", "ihave_most", "iwant_most", "prune_backoff", "unsubscribe_backoff"):
+        if self.heartbeat < FASTEST:
+            raise UsageError(f"heartbeat is {self.heartbeat}; it must be {FASTEST} microseconds at least, {SECOND} for a second")
+        for name in ("history", "ihave_ids", "ihave_most", "iwant_most", "prune_backoff", "unsubscribe_backoff"):
             self._least(name, 1)
         for name in ("opportunistic_every", "direct_every", "discover_every", "followup", "idontwant_ttl", "seen_ttl"):
             self._least(name, 1)
@@ -69,6 +74,8 @@ class GossipSubConfig:
         named_score(self.score, self.score_with)
         if self.message_id not in BY_NAME:
             raise UsageError(f"message_id is {self.message_id!r}; choose one of: {', '.join(BY_NAME)}")
+        if self.history > HISTORY:
+            raise UsageError(f"history is {self.history}; it must be {HISTORY} heartbeats at most")
         if self.history_gossip > self.history:
             raise UsageError(f"history_gossip is {self.history_gossip}; it must be at most history, which is {self.history}")
         if self.gossip_factor > 1:

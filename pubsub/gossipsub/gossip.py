@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from peer.machine import Peer
+from pubsub.gossipsub.ids import short
 from pubsub.gossipsub.mcache import MessageCache
 from pubsub.gossipsub.messages import IDontWant, IHave, IWant
 from pubsub.message import Publication
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 BACKLOG = 1 << 19  # half of what a link holds before it is given up as too slow
 UNWANTED = 10_000  # as in Rust
 REFUSED = 1 << 17  # a guess: those who come and go leave theirs behind for some heartbeats
-LONG = 80  # bytes of an id; a longer one is remembered by its hash
 
 
 class Gossip:
@@ -99,7 +98,7 @@ class Gossip:
         if party.iwants > self.config.iwant_most:
             return
         for key in dict.fromkeys(msg.ids[: self.config.ihave_ids]):
-            if sender in self.unwanted.get(_short(key), ()):
+            if sender in self.unwanted.get(short(key), ()):
                 continue
             found = self.cache.for_peer(key, sender)
             if found is not None and found[1] <= self.config.retransmissions and router.admits(sender, found[0].topic):
@@ -113,7 +112,7 @@ class Gossip:
         if party.idontwants > self.config.idontwant_most:
             return
         end = self.router.tick + self.config.idontwant_ttl
-        for key in map(_short, msg.ids[: self.config.idontwant_ids]):
+        for key in map(short, msg.ids[: self.config.idontwant_ids]):
             peers = self.unwanted.setdefault(key, {})
             if sender not in peers and party.unwanted < UNWANTED and len(self._ends) < REFUSED:
                 party.unwanted += 1
@@ -134,7 +133,7 @@ class Gossip:
 
     def wanting(self, peers: tuple[Peer, ...], key: bytes) -> tuple[Peer, ...]:
         """Those of them who did not refuse it."""
-        against: Sequence[Peer] | dict[Peer, int] = self.unwanted.get(_short(key), ())
+        against: Sequence[Peer] | dict[Peer, int] = self.unwanted.get(short(key), ())
         return tuple(peer for peer in peers if peer not in against) if against else peers
 
     def _forget(self, end: int, key: bytes, peer: Peer) -> None:
@@ -145,7 +144,3 @@ class Gossip:
                 del self.unwanted[key]
             if (party := self.router.parties.get(peer)) is not None:
                 party.unwanted = max(0, party.unwanted - 1)  # its link may be a new one
-
-
-def _short(key: bytes) -> bytes:
-    return key if len(key) <= LONG else sha256(key).digest()

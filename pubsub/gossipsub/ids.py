@@ -22,6 +22,7 @@ from pubsub.message import Publication
 from pubsub.rpc import SEQNO, sequence_number, wire_data
 
 CACHED = 4_096
+LONG = 80  # bytes of an id; a longer one is remembered by its hash
 SNAPPY, NO_SNAPPY = b"\x01\x00\x00\x00", b"\x00\x00\x00\x00"
 ETHEREUM_SIZE = 20
 
@@ -73,6 +74,11 @@ def _ethereum(publication: Publication, topic: bytes) -> bytes:
     except SnappyError:
         found = NO_SNAPPY + topic + data
     return _sha256(found).digest()[:ETHEREUM_SIZE]
+
+
+def short(key: bytes) -> bytes:
+    """To remember an id by that a peer named: it may be as long as a frame."""
+    return key if len(key) <= LONG else _sha256(key).digest()
 
 
 def _author(id: MessageId) -> bytes:

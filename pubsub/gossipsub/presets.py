@@ -1,7 +1,7 @@
 """Scores by name, for options that are plain text: a ready set, and what is to be different in it.
 
     score = "filecoin"
-    score_with = "invalid_weight=0, graylist=-500"
+    score_with = "invalid_weight=0, graylist=-20000"
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ from pubsub.gossipsub.score_config import DEFAULT, ETHEREUM, FILECOIN, PeerScore
 
 SCORES: dict[str, ScoreConfig | None] = {"default": DEFAULT, "ethereum": ETHEREUM, "filecoin": FILECOIN, "off": None}
 PARTS = {"peer": PeerScore, "topic": TopicScore, "thresholds": Thresholds}
-NUMBERS = {each.name: (part, type(each.default)) for part, kind in PARTS.items() for each in fields(kind)}
+NUMBERS = {
+    each.name: (part, type(each.default))
+    for part, kind in PARTS.items()
+    for each in fields(kind)
+    if isinstance(each.default, (int, float))
+}
 
 
 @lru_cache(maxsize=64)
@@ -33,16 +38,20 @@ def named_score(name: str, changes: str = "") -> ScoreConfig | None:
         if any(found.values()):
             raise UsageError(f"score_with is {changes!r}, but score is off")
         return None
-    return replace(config, **{part: replace(getattr(config, part), **numbers) for part, numbers in found.items()})
+    try:
+        return replace(config, **{part: replace(getattr(config, part), **numbers) for part, numbers in found.items()})
+    except UsageError as error:
+        raise UsageError(f"score_with is {changes!r}, but {error}") from None
 
 
 def _number(key: str, value: str) -> tuple[str, int | float]:
     """The part that it belongs to, and what it is to be."""
-    part, kind = NUMBERS.get(key, ("", str))
-    if kind not in (int, float):
+    if key not in NUMBERS:
         near = get_close_matches(key, NUMBERS, 1)
         raise UsageError(f"score_with: {key!r} is no number of a score{f' (did you mean {near[0]}?)' if near else ''}")
+    part, kind = NUMBERS[key]
     try:
         return part, kind(value)
     except ValueError:
-        raise UsageError(f"score_with: {key} is {value!r}; it must be a number, as in {key}=1") from None
+        whole = "whole number" if kind is int else "number"
+        raise UsageError(f"score_with has {value!r} for {key}; it must be a {whole}, as in {key}=1") from None

@@ -3,7 +3,8 @@
 Of the ids that one IWANT asks for, one is drawn and remembered with a deadline: to announce what one has not is found out
 sooner or later, and no list of all ids is kept. A promise is kept when the message comes from anybody, since it is
 then no longer sent by the one who was asked; an older promise of the same peer for the same id keeps its deadline.
-Bounds: `limit` promises, `each` of them of one peer, so that a liar leaves room for others; further ones are not remembered.
+Bounds: `limit` promises, `each` of them of one peer, so that a liar leaves room for others; further ones are not remembered,
+and of a long id its hash is.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 
 from peer.errors import UsageError
 from peer.machine import SECOND, Peer, Rng
+from pubsub.gossipsub.ids import short
 
 FOLLOWUP = 3 * SECOND  # Go, Rust and JavaScript
 LIMIT = 8_192  # a guess
@@ -38,7 +40,7 @@ class Promises:
         """The peer announced these, and is asked for them now."""
         if not keys:
             return
-        key = keys[rng.randrange(len(keys))]
+        key = short(keys[rng.randrange(len(keys))])
         held = self._keys.get(peer, {})
         if key in held or len(held) >= self.each or len(self._due) >= self.limit:
             return
@@ -48,6 +50,7 @@ class Promises:
 
     def kept(self, key: bytes) -> None:
         """The message is here, or under validation; called for every message."""
+        key = short(key)
         if key in self._peers:
             for peer in tuple(self._peers[key]):
                 self._end(peer, key)

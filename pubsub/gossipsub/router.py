@@ -3,14 +3,14 @@
 libp2p specs, pubsub/gossipsub: `gossipsub-v1.0.md` (mesh, fanout, gossip), `v1.1` (scores, back-off, peer exchange, flood
 publishing, opportunistic grafting), `v1.2` (IDONTWANT), `v1.3` (extensions).
 - A message goes to the mesh of its topic; one's own goes to all subscribers that are known, so that a mesh of bad peers cannot
-  keep it (`flood_publish`). A topic that is not joined has a fanout instead.
+  keep it (`flood_publish`). A topic that is not joined has a fanout instead. Who subscribes a moment later gets it too (`fresh`).
 - In each heartbeat broken promises are counted, meshes mended (`mesh`), ids announced (`gossip`), links sought (`contacts`).
 - What a peer does is weighed (`standing`): below thresholds it gets no gossip, no messages, and in the end is not heard.
 A peer that speaks floodsub alone gets every message of its topics. Only messages of topics joined here are taken in.
 
 Below it asks for: links (any that speak its protocols), and where it can an overlay that finds subscribers of a topic. Above it
-promises each message once while its id is remembered. Bounds: `subscriptions` topics a peer, of TOPIC letters each;
-`pubsub.seen`; those of its parts.
+promises each message once while its id is remembered. Bounds: `subscriptions` topics a peer, of TOPIC letters each and
+LETTERS in all; `pubsub.seen`; those of its parts.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from peer.trace import DUPLICATE, REJECT
 from pubsub.gossipsub.config import GossipSubConfig
 from pubsub.gossipsub.contacts import Contacts
 from pubsub.gossipsub.filters import Blacklist, any_topic
+from pubsub.gossipsub.fresh import Fresh
 from pubsub.gossipsub.gossip import Gossip
 from pubsub.gossipsub.ids import BY_NAME, MessageIdOf
 from pubsub.gossipsub.mesh import Meshes
@@ -40,6 +41,7 @@ FLOODSUB = "/floodsub/1.0.0"
 LEVELS = {"/meshsub/1.3.0": 13, "/meshsub/1.2.0": 12, "/meshsub/1.1.0": 11, "/meshsub/1.0.0": 10, FLOODSUB: 0}
 AGAIN = 10  # Go's penalty for extensions said twice
 TOLD = 256  # topics in one message
+LETTERS = 1 << 18  # of all topics of one peer together: a guess, five thousand of Ethereum's
 
 
 DEFAULT = GossipSubConfig()
@@ -48,13 +50,17 @@ DEFAULT = GossipSubConfig()
 class Party:
     """A peer whose link is up. The counts are of this heartbeat, but for `unwanted`."""
 
-    __slots__ = ("asked", "heard", "idontwants", "ihaves", "incarnation", "iwants", "level", "outbound", "topics", "unwanted")
+    __slots__ = (
+        *("asked", "heard", "idontwants", "ihaves", "incarnation", "iwants"),
+        *("letters", "level", "outbound", "topics", "unwanted"),
+    )
 
     def __init__(self, link: Link) -> None:
         self.incarnation = link.incarnation
         self.level = LEVELS[link.protocol]
         self.outbound = link.outbound
         self.topics: dict[str, None] = {}
+        self.letters = 0  # of these
         self.heard = False
         self.ihaves = self.asked = self.iwants = self.idontwants = self.unwanted = 0
 
@@ -71,6 +77,7 @@ class GossipSub(Router):
         self.standing = Standing(env, config, named_score(config.score, config.score_with))
         self.meshes = Meshes(self)
         self.gossip = Gossip(self)
+        self.fresh = Fresh()
         self.contacts = Contacts(self)
         self.standing.direct = self.contacts.direct
         self.ids: dict[str, MessageIdOf] = {}  # by topic, where it is not the usual one
@@ -201,21 +208,25 @@ class GossipSub(Router):
                 self._unsubscribed(sender, topic)
             elif topic not in party.topics and self.subscribed(sender, topic):
                 self.meshes.subscribes(sender, topic)
+                self._catch_up(sender, topic)
 
     def subscribed(self, peer: Peer, topic: str) -> bool:
         """False where there is no room for it, it may not, or no message could ever have such a topic."""
-        topics = self.parties[peer].topics
-        if topic not in topics and (len(topics) >= self.config.subscriptions or len(topic) > TOPIC):
+        party = self.parties[peer]
+        if topic in party.topics:
+            return self.admits(peer, topic)
+        full = len(party.topics) >= self.config.subscriptions or party.letters + len(topic) > LETTERS
+        if full or len(topic) > TOPIC or not self.admits(peer, topic):
             return False
-        if not self.admits(peer, topic):
-            return False
-        topics[topic] = None
+        party.topics[topic] = None
+        party.letters += len(topic)
         self.subscribers.setdefault(topic, {})[peer] = None
         return True
 
     def _unsubscribed(self, peer: Peer, topic: str) -> None:
         if topic in self.parties[peer].topics:
             del self.parties[peer].topics[topic]
+            self.parties[peer].letters -= len(topic)
             del self.subscribers[topic][peer]
             if not self.subscribers[topic]:
                 del self.subscribers[topic]
@@ -249,14 +260,22 @@ class GossipSub(Router):
             self._received(sender, m)
 
     def _own(self, sender: Peer, publication: Publication, now: int) -> None:
-        """Nobody else gives a message our name, but many may send one back that was ours."""
+        """Nobody else gives a message our name, but many may send one back that was ours, from before a restart too."""
         key = self.key(publication)
-        if self.seen.has(key):
+        if self.seen.has(key) or self._is_ours(publication):
             if self.tracing:
                 self.trace(DUPLICATE, publication.topic, publication.id, sender)
+            self.seen.note(key, now)
+            self.standing.promises.kept(key)
             self.standing.duplicate(sender, key, publication.topic, now)
         else:
             self._refuse(sender, publication, None, "self originated message")
+
+    def _is_ours(self, publication: Publication) -> bool:
+        """Of an earlier start, or of another node with our key. Where nothing is signed, its epoch tells."""
+        if self.signing is None:
+            return publication.id.epoch < self.env.epoch
+        return self.signing.problem(publication) is None
 
     def _genuine(self, sender: Peer, publication: Publication) -> None:
         key = self.key(publication)
@@ -281,6 +300,7 @@ class GossipSub(Router):
         self.seen.note(key, self.env.now())
         self.standing.delivered(self.env.me, key, topic)  # a mesh peer that had it from others is as good as they
         self.gossip.cache.put(key, publication)
+        self.fresh.note(topic, key, self.env.now())
         self.gossip.refuses(publication, key, None)
         if self.config.flood_publish:
             peers = tuple(peer for peer in self.subscribers.get(topic, ()) if self.standing.may_have(peer))
@@ -288,6 +308,24 @@ class GossipSub(Router):
             mesh = self.meshes.topics.get(topic) or self.meshes.fanout(topic)
             peers = self._with_others(topic, mesh.everyone)
         self._send(publication, key, peers, None)
+
+    def _catch_up(self, peer: Peer, topic: str) -> None:
+        """Counted as if it had asked, so that nobody gets a message on and on by leaving and coming again."""
+        enough = not self.config.flood_publish and len(self.subscribers[topic]) > self.config.d
+        if not self.fresh or enough or not self.standing.may_have(peer):
+            return
+        for key in self.fresh.of(topic, self.env.now()):
+            found = self.gossip.cache.for_peer(key, peer)
+            if found is not None and found[1] <= self.config.retransmissions and self.gossip.wanting((peer,), key):
+                self.env.send(peer, found[0])
+
+    def unplaced(self) -> int:
+        """Whether what was published a moment ago waits for the first words of a link, which say where it goes.
+
+        It is no number of bytes: whoever is silent would slow a publisher down.
+        """
+        self.fresh.expire(self.env.now())
+        return int(len(self.fresh) > 0 and not all(party.heard for party in self.parties.values()))
 
     def _send(self, publication: Publication, key: bytes, peers: tuple[Peer, ...], sender: Peer | None) -> None:
         peers, author = self.gossip.wanting(peers, key), publication.id.source

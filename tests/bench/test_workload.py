@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from bench import scenario as scenarios
+from bench.attacks import Silent
 from bench.run import build
 from bench.scenario import Churn, Scenario
 from bench.scenario import Workload as Work
+from bench.sybils import Siege
 from bench.workload import Workload
 from overlays.static import Static
 from peer import faults
@@ -23,6 +25,7 @@ from peer.machine import SECOND, Lane, MessageId, Peer
 from peer.sim import Simulator
 from peer.trace import DELIVER, JOINED, LEAVE, LINK_DOWN, NODE_DOWN, NODE_UP, PUBLISH, Tracer
 from pubsub import stacks
+from pubsub.router import Router
 from tests.conftest import note_replay
 
 
@@ -129,7 +132,13 @@ def test_all_messages_are_published_once_each() -> None:
 
 @pytest.mark.parametrize("size", [0, 100, 5_000])
 def test_a_message_is_as_long_as_was_asked_for(size: int) -> None:
-    assert len(play(workload=Work(messages=0, size=size)).workload.payload) == size
+    assert len(play(workload=Work(messages=0, size=size)).workload.payload()) == size
+
+
+@pytest.mark.parametrize("name", ["go", "sha256", "ethereum_altair"])
+def test_where_ids_are_of_the_content_every_message_is_one_too(name: str) -> None:
+    played = play(stack="static/gossipsub", router={"message_id": name}, workload=Work(messages=37))
+    assert len(played.published()) == played.workload.published == 37
 
 
 # The popularity of topics.
@@ -335,6 +344,18 @@ def test_correlated_departures_are_replaced_too() -> None:
     played = churned(35.0, Churn(correlated=0.2, every=10.0))
     assert Counter(row.t / SECOND for row in played.rows.of(NODE_DOWN)) == {10.0: 10, 20.0: 10, 30.0: 10}
     assert set(populations(played.rows).values()) == {50}
+
+
+def test_hostile_nodes_neither_leave_nor_are_replaced_by_honest_ones() -> None:
+    scenario = Scenario(stack="static/gossipsub", nodes=20, churn=Churn(correlated=0.5, every=1.0), workload=Work(messages=0))
+    sim = build(scenario, None)
+    workload = Workload(scenario, stacks.find(scenario.stack, {}, {}), sim)
+    workload.start(workload.stack.introduce(20, sim.stream("overlay")))
+    Siege(sim, (Silent(nodes=40),), 20, workload.topics)
+    workload.schedule()
+    sim.run(10 * SECOND)
+    honest = [number for number in sim.live if isinstance(sim.nodes[number].machines[-1], Router)]
+    assert (len(honest), len(sim.live)) == (20, 60) and set(range(20, 60)) <= set(sim.live)
 
 
 def test_churn_begins_at_its_start_and_ends_at_its_stop() -> None:

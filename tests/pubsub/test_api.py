@@ -212,7 +212,7 @@ def test_options_that_are_none_are_refused_at_once(wrong: dict[str, Any]) -> Non
         PubSubConfig(**wrong)
 
 
-@pytest.mark.parametrize("wrong", [{"stack": None}, {"listen": [5]}, {"bootstrap": None}])
+@pytest.mark.parametrize("wrong", [{"stack": None}, {"listen": [5]}, {"bootstrap": None}, {"config": 3}, {"config": {}}])
 async def test_an_argument_of_the_wrong_kind_is_named(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=next(iter(wrong))):
         async with PubSub.open(**wrong):

@@ -87,6 +87,19 @@ async def test_what_was_published_last_arrives_although_the_node_closes_at_once(
             assert len(await take(messages, 200)) == 200
 
 
+async def test_gossipsub_loses_nothing_that_is_published_before_a_neighbours_first_words() -> None:
+    heard = []
+    with trio.fail_after(DEADLINE_S):
+        for number in range(20):
+            async with PubSub.open("static/gossipsub", listen=HERE) as a, a.subscribe("news") as messages:
+                async with PubSub.open("static/gossipsub", listen=(), bootstrap=a.addresses) as b:
+                    await b.neighbors_up()
+                    await b.publish("news", b"%d" % number)
+                with trio.move_on_after(5):
+                    heard += await take(messages, 1)
+    assert [message.data for message in heard] == [b"%d" % number for number in range(20)]
+
+
 async def test_a_message_that_its_author_did_not_sign_is_rejected_and_the_link_stays(tmp_path: Path) -> None:
     with trio.fail_after(DEADLINE_S):
         async with listening(tmp_path / "trace") as hearer, near(hearer) as liar, hearer.subscribe("news") as messages:

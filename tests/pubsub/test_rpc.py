@@ -110,6 +110,13 @@ def test_a_sequence_number_that_cannot_be_is_a_peer_error(seqno: bytes) -> None:
         RpcCodec().unpack(rpc.SerializeToString())
 
 
+def test_an_author_longer_than_any_peer_id_is_a_peer_error() -> None:
+    """Tables of ids are bounded by number: one forged message of a megabyte's name would count as one."""
+    frame = rpc_pb2.RPC(publish=[rpc_pb2.Message(from_peer=bytes(100_000), seqno=bytes(8), topic="t")]).SerializeToString()
+    with pytest.raises(PeerError, match="an author of 100000 bytes"):
+        RpcCodec().unpack(frame)
+
+
 def test_a_message_without_an_author_is_a_peer_error() -> None:
     rpc = rpc_pb2.RPC(publish=[rpc_pb2.Message(data=b"x", seqno=bytes(8), topic="t")])
     with pytest.raises(PeerError, match="author"):

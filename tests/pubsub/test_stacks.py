@@ -68,6 +68,12 @@ def test_an_unknown_option_is_refused_with_those_there_are() -> None:
     assert refusal("static/flood", router={"fanout": 5}) == "router.fanout is no option of flood; its options: announce"
 
 
+@pytest.mark.parametrize("changes", ["invalid_weight=1", "retain=x", "retain=1.5", "gosip=-1", "gossip"])
+def test_a_wrong_number_of_a_score_is_named_by_the_option_it_stands_in(changes: str) -> None:
+    with pytest.raises(UsageError, match=r"^router\.score_with"):
+        stacks.check("static/gossipsub", {}, {"score_with": changes}, 10)
+
+
 @pytest.mark.parametrize("value", ["5", 5.0, True, None])
 def test_an_option_of_the_wrong_type_is_refused(value: Any) -> None:
     assert refusal("static/flood", {"degree": value}) == f"overlay.degree is {value!r}; it must be of type int"

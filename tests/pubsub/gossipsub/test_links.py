@@ -10,7 +10,7 @@ from peer.pb import rpc_pb2
 from peer.trace import REJECT
 from pubsub.gossipsub.filters import CHANGES, Blacklist, allow_list, matching
 from pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned, Test
-from pubsub.gossipsub.router import LEVELS, TOLD, GossipSub
+from pubsub.gossipsub.router import LETTERS, LEVELS, TOLD, GossipSub
 from pubsub.gossipsub.wire import MeshCodec
 from pubsub.message import Filter, Publication, Verdict
 from pubsub.router import TOPIC
@@ -58,6 +58,19 @@ def test_a_later_subscription_and_its_end_are_told_to_all() -> None:
     node.router.leave("t")
     said = [Subscriptions(((True, "t"),)), Subscriptions(((False, "t"),))]
     assert [node.said(Subscriptions, peer) for peer in (1, 2)] == [said, said]
+
+
+def test_all_topics_of_a_peer_together_have_so_many_letters() -> None:
+    """Five thousand of the longest would take twenty megabytes a link."""
+    node = Node()
+    node.up(1, topics=())
+    longest = [f"{number}".ljust(TOPIC, "x") for number in range(LETTERS // TOPIC + 10)]
+    for topic in longest:
+        node.hear(1, Subscriptions(((True, topic), (True, "y" * TOPIC))))
+    party = node.router.parties[1]
+    assert sum(map(len, party.topics)) == party.letters == LETTERS
+    node.hear(1, Subscriptions(((False, longest[0]),)), Subscriptions(((True, longest[-1]),)))
+    assert longest[-1] in party.topics and longest[0] not in party.topics and party.letters == LETTERS
 
 
 def test_a_peer_is_known_from_its_link_on_with_its_version_and_direction() -> None:

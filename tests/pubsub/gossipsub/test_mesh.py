@@ -44,6 +44,8 @@ def small(*topics: str, **config: Any) -> Node:
         {"gossip_factor": 1.5},
         {"gossip_factor": float("nan")},
         {"heartbeat": 0},
+        {"heartbeat": 999},
+        {"history": 10_000_000, "seen_ttl": 1 << 62},
         {"unsubscribe_backoff": 0},
         {"backoff_most": SECOND},
         {"seen_ttl": 5 * SECOND},

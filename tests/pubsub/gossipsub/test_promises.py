@@ -23,6 +23,15 @@ def test_a_promise_is_broken_after_its_deadline_and_not_before() -> None:
     assert promises.broken(LATE) == {1: 1}
 
 
+def test_of_a_long_id_only_its_hash_is_remembered() -> None:
+    promises = Promises()
+    promises.promise(1, [bytes(1 << 20)], 0, Random(1))
+    promises.promise(1, [b"long" * 100], 0, Random(1))
+    assert [len(key) for _, key in promises._due] == [32, 32]
+    promises.kept(bytes(1 << 20))
+    assert promises.broken(LATE) == {1: 1}
+
+
 def test_broken_promises_are_counted_for_each_peer_and_only_once() -> None:
     promises = Promises()
     for peer, count in ((1, 2), (2, 1)):

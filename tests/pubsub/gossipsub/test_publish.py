@@ -10,11 +10,12 @@ import pytest
 from peer.machine import EPOCH_BITS, SECOND, MessageId, PeerInfo
 from peer.pb import rpc_pb2
 from peer.trace import DUPLICATE, PUBLISH, REJECT
+from pubsub.gossipsub.fresh import SPAN, Fresh
 from pubsub.gossipsub.ids import BY_NAME
-from pubsub.gossipsub.messages import Graft, IWant
+from pubsub.gossipsub.messages import Graft, IDontWant, IWant
 from pubsub.gossipsub.wire import MeshCodec
 from pubsub.message import Publication, Verdict
-from pubsub.rpc import PUBLISH_TAG, field, sequence_number
+from pubsub.rpc import PUBLISH_TAG, Subscriptions, field, sequence_number
 from pubsub.signing import Signing
 from tests.peer.live_world import identity
 from tests.pubsub.gossipsub.world import FLOODSUB, Node, message
@@ -70,6 +71,72 @@ def test_a_topic_that_is_only_published_to_is_never_announced() -> None:
     assert {type(msg).__name__ for _, msg in node.env.take()} == {"Publication"}
     node.hear(1, message())
     assert node.app.delivered == []
+
+
+def test_who_subscribes_a_moment_after_a_message_was_published_gets_it() -> None:
+    node = Node(**SMALL)
+    node.up(1, topics=())
+    mine, other = node.publish(), node.publish("other")
+    node.hear(1, Subscriptions(((True, "t"),)))
+    assert node.env.take() == [(1, mine)]
+    node.hear(1, Subscriptions(((True, "other"),)))
+    assert node.env.take() == [(1, other)]
+    node.wait(SPAN)
+    node.up(2)
+    assert node.env.take() == [], "by then it is no longer new"
+
+
+def test_without_flood_publish_so_many_as_a_mesh_has_get_it_later() -> None:
+    node = Node(flood_publish=False, **SMALL)
+    node.up(1, 2, 3, topics=())
+    mine = node.publish()
+    for peer in (1, 2, 3):
+        node.hear(peer, Subscriptions(((True, "t"),)))
+    assert node.env.take() == [(1, mine), (2, mine)]
+
+
+def test_leaving_and_coming_again_brings_a_message_as_often_as_asking_for_it() -> None:
+    node = Node("t", **SMALL)
+    node.up(1, topics=())
+    node.publish()
+    for _ in range(10):
+        node.hear(1, Subscriptions(((True, "t"),)), Subscriptions(((False, "t"),)))
+    assert len(node.said(Publication, 1)) == 3
+
+
+def test_who_may_have_nothing_or_refused_it_gets_nothing_later() -> None:
+    node = Node("t", **SMALL)
+    node.up(1, 2, topics=())
+    mine = node.publish()
+    node.rate(p1=-1_000)
+    node.hear(2, IDontWant((node.key(mine),)))
+    for peer in (1, 2):
+        node.hear(peer, Subscriptions(((True, "t"),)))
+    assert node.said(Publication) == []
+
+
+def test_what_was_published_waits_for_the_first_words_of_a_link_and_for_no_others() -> None:
+    node = Node(**SMALL)
+    node.up(1, topics=())
+    assert node.router.unplaced() == 0
+    node.publish()
+    assert node.router.unplaced() == 1
+    node.hear(1, Subscriptions(((True, "other"),)))
+    assert node.router.unplaced() == 0
+    node.up(2, topics=())
+    assert node.router.unplaced() == 1
+    node.wait(SPAN)
+    assert node.router.unplaced() == 0, "who has nothing to say is not waited for"
+
+
+def test_of_new_messages_so_many_are_remembered() -> None:
+    fresh = Fresh(span=10, limit=3)
+    for number in range(5):
+        fresh.note(f"{number % 2}", b"%d" % number, number)
+    assert (fresh.of("0", 5), fresh.of("1", 5), len(fresh)) == ((b"2", b"4"), (b"3",), 3)
+    assert fresh.of("0", 12) == (b"4",)
+    fresh.expire(14)
+    assert (len(fresh), fresh._topics) == (0, {})
 
 
 def test_a_message_that_nobody_subscribes_to_goes_to_nobody_and_is_no_error() -> None:

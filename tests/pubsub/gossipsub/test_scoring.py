@@ -5,19 +5,25 @@ The parts by themselves are in `test_score`. Here the application's score (P5) s
 
 from __future__ import annotations
 
+import tomllib
+from textwrap import dedent
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from peer.errors import UsageError
 from peer.machine import SECOND, MessageId, Peer, PeerInfo
 from peer.trace import REJECT
+from pubsub.gossipsub import presets
 from pubsub.gossipsub.deliveries import DROPPED
 from pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned
 from pubsub.gossipsub.score_config import TopicScore
 from pubsub.message import Publication, Verdict
 from pubsub.router import Router
 from pubsub.rpc import Subscriptions
+from pubsub.signing import Signing
+from tests.peer.live_world import identity
 from tests.pubsub.gossipsub.world import FLOODSUB, Node, message, pruned
 
 SMALL: dict[str, Any] = {"d": 2, "d_lo": 2, "d_hi": 4, "d_score": 1, "d_out": 0}
@@ -303,6 +309,30 @@ def test_p4_counts_messages_that_claim_to_be_ours_and_are_not() -> None:
     assert part(node, 1, "P4") == -10 and node.app.delivered == [mine]
 
 
+def test_p4_does_not_count_what_was_ours_before_a_restart() -> None:
+    node = Node("t", **SMALL)
+    node.env.epoch = 2
+    node.up(1)
+    before = Publication(MessageId(0, 1, 77), "t", b"mine")
+    node.hear(1, before, before)
+    assert node.value(1) == 0 and node.app.delivered == [] and node.router.seen.has(node.key(before))
+    node.hear(1, Publication(MessageId(0, 2, 77), "t", b"not mine"))
+    assert part(node, 1, "P4") == -10
+
+
+def test_p4_does_not_count_what_our_key_signed_elsewhere_and_counts_what_it_did_not() -> None:
+    """Two nodes with one key are a mistake, but not that of their neighbours."""
+    me = identity(0)
+    node = Node("t", me=me.peer, **SMALL)
+    node.router.signing = Signing(me)
+    node.up(1)
+    elsewhere = Publication(MessageId(me.peer, 9, 1), "t", b"data")
+    node.hear(1, Signing(me).sign(elsewhere))
+    assert node.value(1) == 0 and node.app.delivered == []
+    node.hear(1, replace(Signing(me).sign(elsewhere), id=MessageId(me.peer, 9, 2)))
+    assert part(node, 1, "P4") == -10
+
+
 def test_throttled_messages_are_nobodys_fault() -> None:
     node = Node("t", validates=True, gater=False, **SMALL)
     node.up(1)
@@ -361,14 +391,21 @@ def test_what_is_different_in_a_score_is_judged_as_a_whole() -> None:
     assert node.score.config.topic is not None and node.score.config.topic.invalid_weight == -99
 
 
+def test_the_example_of_a_score_is_one() -> None:
+    config = tomllib.loads(dedent((presets.__doc__ or "").partition("\n\n")[2]))
+    node = Node(**config)
+    assert node.score.config.thresholds.graylist == -20_000
+
+
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
         ({"score_with": "gosip=-1"}, "did you mean gossip"),
         ({"score_with": "gossip=much"}, "must be a number"),
+        ({"score_with": "retain=1.5"}, "must be a whole number"),
         ({"score_with": "gossip"}, "must be a number"),
-        ({"score_with": "gossip=-60"}, "publish is -50"),
-        ({"score_with": "colocation_free=1"}, "no number"),
+        ({"score_with": "gossip=-60"}, "score_with is 'gossip=-60', but publish is -50"),
+        ({"score_with": "colocation_free=1"}, "no number of a score .did you mean colocation_weight"),
         ({"score": "off", "score_with": "gossip=-1"}, "score is off"),
         ({"score": "bitcoin"}, "choose one of"),
     ],
