@@ -6,7 +6,8 @@
     at = 60.0
 
 The names are those of the evaluation of GossipSub v1.1 (Vyzovitis et al., 2020): eclipse is `silent` with `targets`, cold boot
-`silent` with `at` 0, covert flash `silent` with `turn`, degradation `silent` with `forwards`, censoring with `censors`.
+`silent` with `at` 0, attack at dawn the same where honest nodes dial each other later (the static overlay's `dial_after`), covert
+flash `silent` with `turn`, degradation `silent` with `forwards`, censoring with `censors`.
 What they do is in `bench.sybils`.
 """
 

@@ -1,7 +1,8 @@
 """The static overlay: neighbours given from outside, kept up.
 
-A node dials the contacts it was given, and dials again with a growing delay when a link is lost. Its neighbours are the
-contacts and every other peer that speaks the router's protocol with it, whoever dialled; it has no messages of its own.
+A node dials the contacts it was given, at its start or `dial_after` microseconds later, and dials again with a growing delay
+when a link is lost. Its neighbours are the contacts and every other peer that speaks the router's protocol with it, whoever
+dialled and however early; it has no messages of its own.
 In the simulator the contacts come from a graph (`overlays.graphs`), live they are the bootstrap peers.
 Bounds: one timer a contact; neighbours are as many as the driver lets in.
 """
@@ -18,16 +19,23 @@ LAST_RETRY = 60 * SECOND  # guesses: soon enough after a restart, rare enough fo
 
 
 class Static(Overlay):
-    __slots__ = ("contacts", "delays", "timers", "watches")
+    __slots__ = ("contacts", "delays", "dial_after", "timers", "watches")
 
-    def __init__(self, env: Env, contacts: Sequence[Peer], watches: Sequence[str]) -> None:
+    def __init__(self, env: Env, contacts: Sequence[Peer], watches: Sequence[str], dial_after: int = 0) -> None:
         super().__init__(env)
         self.contacts = tuple(contacts)
         self.watches = tuple(watches)
+        self.dial_after = dial_after
         self.delays: dict[Peer, int] | None = None  # these two are made on first use: most simulated nodes never need them
         self.timers: dict[Peer, Timer] | None = None
 
     def start(self) -> None:
+        if self.dial_after:
+            self.env.after(self.dial_after, self._dial)
+        else:
+            self._dial()
+
+    def _dial(self) -> None:
         for peer in self.contacts:
             self.env.connect(peer)
 

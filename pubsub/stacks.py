@@ -160,6 +160,8 @@ def _filled(layer: str, name: str, defaults: Options, given: Options) -> Options
 
 def _check_static(options: Options, nodes: int) -> None:
     graphs.check(str(options["graph"]), nodes, int(options["degree"]))
+    if int(options["dial_after"]) < 0:
+        raise UsageError(f"overlay.dial_after is {options['dial_after']}; it must be 0 or more")
 
 
 def _introduce_static(options: Options, nodes: int, rng: Rng, at_once: bool) -> Sequence[Contacts]:
@@ -176,7 +178,7 @@ def _admit_static(options: Options, live: Sequence[int], rng: Rng) -> Contacts:
 
 
 def _build_static(env: Callable[[], Env], contacts: Contacts, options: Options, protocols: Sequence[str]) -> Below:
-    return [Static(env(), contacts, protocols)]
+    return [Static(env(), contacts, protocols, int(options["dial_after"]))]
 
 
 def _config(layer: str, kind: Callable[..., Config], options: Options) -> Config:
@@ -261,7 +263,9 @@ def _build_plumtree(env: Env, overlay: Overlay, app: App, options: Options) -> R
 
 
 OVERLAYS = {
-    "static": OverlayKind({"graph": "regular", "degree": 5}, _check_static, _introduce_static, _admit_static, _build_static),
+    "static": OverlayKind(
+        {"graph": "regular", "degree": 5, "dial_after": 0}, _check_static, _introduce_static, _admit_static, _build_static
+    ),
     "hyparview": OverlayKind(
         asdict(HyParViewConfig()), _check_hyparview, _introduce_hyparview, _admit_hyparview, _build_hyparview
     ),

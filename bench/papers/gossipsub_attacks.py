@@ -20,6 +20,7 @@ from bench.attacks import AnyAttack, Silent
 from bench.papers.figure import Figure, Lab, Row, measured, number
 from bench.scenario import Options, Scenario, Workload
 from peer.latency import Uniform
+from peer.machine import SECOND
 from peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ NODES, QUICK_NODES = 1_000, 60
 PUBLISHERS = 0.1
 DEGREE, QUICK_DEGREE = 20, 10
 PEACE = 60.0  # until the sybils come, as in the evaluation
+DAWN = 10.0  # after which honest nodes dial each other, where sybils are first
 WARMUP = 150.0  # the deficit of a silent peer counts a minute after its GRAFT, and a heartbeat later it is gone
 MESSAGES, QUICK_MESSAGES = 200, 50
 RATE, EVALUATED = 5.0, 120.0
@@ -56,6 +58,7 @@ def attacks(nodes: int, messages: int) -> dict[str, tuple[AnyAttack, ...]]:
         "censoring of one": (Silent(at=PEACE, nodes=2 * nodes, degree=many, forwards=1.0, censors=(0,)),),
         "half dropped": (Silent(at=PEACE, nodes=2 * nodes, degree=many, forwards=0.5),),
         "cold boot": (Silent(at=0.0, nodes=4 * nodes, degree=few),),
+        "attack at dawn": (Silent(at=0.0, nodes=4 * nodes, degree=few),),
         "covert flash": (Silent(at=0.0, nodes=4 * nodes, degree=few, turn=WARMUP + messages / RATE / 2),),
         "addresses shared": (Silent(at=PEACE, nodes=4 * nodes, degree=many, hosts=max(1, nodes // 40)),),
     }
@@ -65,7 +68,11 @@ def rows(lab: Lab) -> list[Row]:
     nodes, messages = (QUICK_NODES, QUICK_MESSAGES) if lab.quick else (NODES, MESSAGES)
     chosen = {name: attack for name, attack in attacks(nodes, messages).items() if not lab.quick or name in QUICK}
     cases = [(name, router) for name in chosen for router in ROUTERS]
-    scenarios = [scenario(nodes, seed, chosen[name], router, quick=lab.quick) for name, router in cases for seed in lab.seeds]
+    scenarios = [
+        scenario(nodes, seed, chosen[name], router, quick=lab.quick, dawn=name == "attack at dawn")
+        for name, router in cases
+        for seed in lab.seeds
+    ]
     found = lab.measure(scenarios)
     table = []
     for place, (name, router) in enumerate(cases):
@@ -78,9 +85,17 @@ def rows(lab: Lab) -> list[Row]:
     return table
 
 
-def scenario(nodes: int, seed: int, attack: tuple[AnyAttack, ...], router: str, *, quick: bool) -> Scenario:
-    """Where addresses are shared, P6 counts; the evaluation has it in that run alone."""
+def scenario(
+    nodes: int, seed: int, attack: tuple[AnyAttack, ...], router: str, *, quick: bool, dawn: bool = False
+) -> Scenario:
+    """Where addresses are shared, P6 counts; the evaluation has it in that run alone.
+
+    At dawn honest nodes are there, and know nobody but the sybils that dial them, until they dial each other.
+    """
     options = dict(ROUTERS[router])
+    overlay: Options = {"degree": QUICK_DEGREE if quick else DEGREE}
+    if dawn:
+        overlay["dial_after"] = round(DAWN * SECOND)
     if router == "hardened" and any(each.hosts for each in attack):
         options["score_with"] = f"{OWED}, colocation_weight=-10, colocation_threshold=5"
     return Scenario(
@@ -89,7 +104,7 @@ def scenario(nodes: int, seed: int, attack: tuple[AnyAttack, ...], router: str, 
         seed=seed,
         warmup=WARMUP,
         window=WINDOW,
-        overlay={"degree": QUICK_DEGREE if quick else DEGREE},
+        overlay=overlay,
         router=options,
         latency=Uniform(low=22.5, high=27.5),
         workload=Workload(messages=QUICK_MESSAGES if quick else MESSAGES, rate=RATE, publishers=PUBLISHERS, size=2_048),

@@ -7,7 +7,7 @@ import pytest
 from overlays.static import FIRST_RETRY, LAST_RETRY, Static
 from peer.errors import UsageError
 from peer.fake import FakeEnv
-from peer.machine import MS, Link, Peer
+from peer.machine import MS, SECOND, Link, Peer
 
 PROTOCOL = "/test/1"
 
@@ -23,9 +23,9 @@ class Witness:
         self.heard.append(("down", peer, reason))
 
 
-def started(*contacts: Peer) -> tuple[Static, FakeEnv, Witness]:
+def started(*contacts: Peer, dial_after: int = 0) -> tuple[Static, FakeEnv, Witness]:
     env, witness = FakeEnv(me=0), Witness()
-    overlay = Static(env, contacts, [PROTOCOL])
+    overlay = Static(env, contacts, [PROTOCOL], dial_after)
     overlay.watchers.append(witness)
     overlay.start()
     return overlay, env, witness
@@ -45,6 +45,16 @@ def test_start_dials_every_contact_in_order() -> None:
     overlay, env, _ = started(3, 1, 2)
     assert list(env.holds) == [3, 1, 2]
     assert overlay.neighbors == {}
+
+
+def test_who_dials_later_has_those_who_dial_it_as_neighbours_meanwhile() -> None:
+    overlay, env, _ = started(1, 2, dial_after=10 * SECOND)
+    up(overlay, 3, outbound=False)
+    env.advance(10 * SECOND - 1)
+    assert list(env.holds) == []
+    assert list(overlay.neighbors) == [3]
+    env.advance(1)
+    assert list(env.holds) == [1, 2]
 
 
 def test_it_watches_the_router_s_protocol_and_has_none_of_its_own() -> None:

@@ -48,7 +48,7 @@ def test_every_name_is_found() -> None:
 
 def test_defaults_stand_where_nothing_is_given() -> None:
     stack = stacks.find("static/flood", {"degree": 8}, {})
-    assert stack.overlay_options == {"graph": "regular", "degree": 8}
+    assert stack.overlay_options == {"graph": "regular", "degree": 8, "dial_after": 0}
     assert stack.router_options == {"announce": False}
     assert stacks.find("static/flood", {}, {}, live=True).router_options == {"announce": True}
     assert stacks.find("static/flood", {}, {}).overlay_options["degree"] == 5
@@ -64,7 +64,7 @@ def test_xbot_has_the_options_of_hyparview_and_its_own() -> None:
 
 
 def test_an_unknown_option_is_refused_with_those_there_are() -> None:
-    assert refusal("static/flood", {"degre": 5}) == "overlay.degre is no option of static; its options: graph, degree"
+    assert refusal("static/flood", {"degre": 5}) == "overlay.degre is no option of static; its options: graph, degree, dial_after"
     assert refusal("static/flood", router={"fanout": 5}) == "router.fanout is no option of flood; its options: announce"
 
 
@@ -85,7 +85,7 @@ def test_a_graph_s_name_must_be_text() -> None:
 
 @pytest.mark.parametrize(
     ("overlay", "nodes", "told"),
-    [({"degree": 5}, 5, "overlay.degree is 5"), ({"graph": "moebius"}, 9, "ring")],
+    [({"degree": 5}, 5, "overlay.degree is 5"), ({"graph": "moebius"}, 9, "ring"), ({"dial_after": -1}, 9, "dial_after is -1")],
 )
 def test_what_the_number_of_nodes_rules_out_is_refused(overlay: dict[str, Any], nodes: int, told: str) -> None:
     with pytest.raises(UsageError, match=told):
