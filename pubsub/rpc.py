@@ -20,6 +20,7 @@ from functools import cache
 from typing import ClassVar
 
 import msgspec
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from peer.codec import FRAME_LIMIT
 from peer.errors import PeerError, UsageError
@@ -88,7 +89,7 @@ class RpcCodec:
         bodies, rest = _split(frame)
         if len(bodies) > PUBLICATIONS:
             raise PeerError(f"{len(bodies)} messages in one RPC")
-        publications: list[Message] = [self._read(body) for body in bodies]
+        publications: list[Message] = [found for found in map(self._read, bodies) if found is not None]
         return self._parts(rest, publications) if rest else publications
 
     def _parts(self, rest: bytes, publications: list[Message]) -> list[Message]:
@@ -100,7 +101,7 @@ class RpcCodec:
             raise PeerError(f"{len(rpc.subscriptions)} subscriptions in one RPC")
         if len(publications) + len(rpc.publish) > PUBLICATIONS:
             raise PeerError(f"{len(publications) + len(rpc.publish)} messages in one RPC")
-        parts = publications + [self._publication(message) for message in rpc.publish]
+        parts = publications + [found for found in map(self._publication, rpc.publish) if found is not None]
         if rpc.subscriptions:
             parts.insert(0, Subscriptions(tuple((change.subscribe, change.topicid) for change in rpc.subscriptions)))
         return parts
@@ -119,19 +120,22 @@ class RpcCodec:
         self._encodings.put(id(msg), (msg, encoded), max(len(encoded), weight(msg)))
         return encoded
 
-    def _read(self, body: bytes) -> Publication:
+    def _read(self, body: bytes) -> Publication | None:
         found = self._readings.get(body)
         if found is None:
             found = self._publication(parse(rpc_pb2.Message, body))
-            if len(body) <= KEPT:
+            if found is not None and len(body) <= KEPT:
                 self._readings.put(body, found, len(body) + weight(found))
         return found
 
-    def _publication(self, message: rpc_pb2.Message) -> Publication:
+    def _publication(self, message: rpc_pb2.Message) -> Publication | None:
+        """None for one that could not be passed on as it was signed: some libraries take it, so nobody is to blame for it."""
         if len(message.from_peer) > AUTHOR:
             raise PeerError(f"an author of {len(message.from_peer)} bytes, which is no peer id")
         if not message.from_peer or not 0 < len(message.seqno) <= SEQNO:
             raise PeerError("a message without an author and a sequence number of one to eight bytes; only signed ones are taken")
+        if not message.HasField("data") or len(UnknownFieldSet(message)):
+            return None
         source: Peer = int.from_bytes(message.from_peer) if self._numbered else message.from_peer
         number, missing = int.from_bytes(message.seqno), SEQNO - len(message.seqno)
         key = MessageId(source, (number >> EPOCH_BITS) + (missing << MISSING), number & ((1 << EPOCH_BITS) - 1))

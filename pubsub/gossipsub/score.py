@@ -6,7 +6,8 @@ score = min(cap, sum over topics of weight * (P1 + P2 + P3 + P3b + P4)) + P5 + P
   A copy that came before the verdict, or within the window after it, counts as a mesh delivery, once a peer.
 - PRUNE ends the P3 of a peer, as in Rust and JavaScript; in Go the deficit of a pruned peer would go on growing.
 - A peer that leaves with a score above 0 is forgotten. Any other is retained: without its P2, and without decay, so that
-  leaving and coming again neither gains nor heals anything.
+  leaving and coming again neither gains nor heals anything. One without a fault of its own is retained for FAULTLESS only: all
+  that is left of it is that it counts at its address, and Go's hour of that would shut out who restarts often.
 A peer is unknown before `join`, and scores 0.
 
 Bounds: TOPICS that peers may name at will (invalid messages come of any topic) have counters of their own at a peer, further
@@ -18,11 +19,10 @@ and any one of them, as it was new, would have served better. Records as in `pub
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import takewhile
 from math import isfinite
 
 from peer.errors import UsageError
-from peer.machine import Peer
+from peer.machine import SECOND, Peer
 from pubsub.gossipsub.colocation import Colocation
 from pubsub.gossipsub.counters import Counters, Stats
 from pubsub.gossipsub.deliveries import DROPPED, INVALID, PENDING, Deliveries, Record
@@ -30,6 +30,7 @@ from pubsub.gossipsub.score_config import ScoreConfig, TopicScore
 
 TOPICS = 256
 RETAINED = 4_096
+FAULTLESS = 60 * SECOND  # a guess: some restarts of an honest node without a key, or a NAT's users, must not shut an address out
 REST = "\0rest"
 """Where the invalid messages of all further topics are counted."""
 
@@ -97,7 +98,8 @@ class Score:
             counters.leave_mesh(now)
             counters.first = 0.0
         stats.connected, stats.own = False, None
-        stats.expires = now + self.config.peer.retain
+        retain = self.config.peer.retain
+        stats.expires = now + (retain if self._own(stats) < 0 else min(retain, FAULTLESS))
         self._retained[peer] = stats
         if len(self._retained) > RETAINED:
             self._forget(max(self._retained, key=lambda other: self._own(self._retained[other])))
@@ -195,7 +197,7 @@ class Score:
     def refresh(self, now: int) -> None:
         config = self.config.peer
         self._deliveries.expire(now)
-        for peer in [peer for peer, stats in takewhile(lambda held: held[1].expires <= now, self._retained.items())]:
+        for peer in [peer for peer, stats in self._retained.items() if stats.expires <= now]:
             self._forget(peer)
         for stats in self._peers.values():
             if stats.connected:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import hashes, serialization
@@ -75,6 +76,18 @@ def test_a_sequence_number_of_any_length_comes_back_as_it_was(number: bytes) -> 
     assert unsigned(found) == message.SerializeToString()
 
 
+@pytest.mark.parametrize("odd", [{"data": None}, {"extra": b"\x7a\x01a"}])
+def test_what_could_not_be_passed_on_as_it_was_signed_is_passed_over(odd: dict[str, Any]) -> None:
+    """Go signs a field that it does not know, and leaves out data that is nil: here its relays would be blamed for that."""
+    message = rpc_pb2.Message(from_peer=AUTHOR.peer, seqno=bytes(8), data=odd.get("data", b"x"), topic="t")
+    body = message.SerializeToString() + odd.get("extra", b"")
+    good = rpc_pb2.Message(from_peer=AUTHOR.peer, seqno=bytes(8), data=b"", topic="t").SerializeToString()
+    frame = b"".join(b"\x12" + bytes([len(each)]) + each for each in (body, good))
+    assert len(RpcCodec().unpack(frame)) == 1
+    subscribed = rpc_pb2.RPC(subscriptions=[rpc_pb2.RPC.SubOpts(subscribe=True, topicid="t")])
+    assert RpcCodec().unpack(subscribed.SerializeToString() + frame)[:1] == [Subscriptions(((True, "t"),))]
+
+
 sizes = st.sampled_from([0, 1, 127, 128, 16_383, 16_384])
 texts = st.text(max_size=20) | sizes.map(lambda size: "ä" * (size // 2))
 blobs = st.binary(max_size=20) | sizes.map(bytes)
@@ -145,7 +158,7 @@ def test_data_of_others_that_looks_like_a_mark_is_data(rest: bytes) -> None:
 
 @pytest.mark.parametrize("rest", [b"", b"\x0a\x05\x08\x01\x12\x01a", b"\xd2\x02\x01x"], ids=["alone", "subscription", "unknown"])
 def test_too_many_messages_in_one_rpc_are_their_senders_fault(rest: bytes) -> None:
-    message = b"\x12\x06\x0a\x01x\x1a\x01x"
+    message = b"\x12\x08\x0a\x01x\x12\x00\x1a\x01x"
     assert len(RpcCodec().unpack(message * PUBLICATIONS + rest)) >= PUBLICATIONS
     with pytest.raises(PeerError, match="messages in one RPC"):
         RpcCodec().unpack(message * (PUBLICATIONS // 2) + rest + message * (PUBLICATIONS // 2 + 1))

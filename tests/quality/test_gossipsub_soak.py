@@ -22,7 +22,7 @@ from peer.latency import Uniform
 from peer.machine import MS, SECOND, Env, Link, MessageId, Peer, PeerInfo
 from peer.sim import SimNode, Simulator, stream
 from pubsub import seen, stacks
-from pubsub.gossipsub import backoff, contacts, deliveries, filters, gossip, mcache, mesh, promises, score
+from pubsub.gossipsub import backoff, contacts, deliveries, filters, fresh, gossip, mcache, mesh, promises, score
 from pubsub.gossipsub.config import GossipSubConfig
 from pubsub.gossipsub.gater import GaterConfig
 from pubsub.gossipsub.ids import go
@@ -74,6 +74,10 @@ BOUNDS = {
     "Mesh.peers": CONFIG.d_hi + HONEST,  # those who were dialled from here may be more
     "Mesh.everyone": CONFIG.d_hi + HONEST,
     "Backoff._until": backoff.LIMIT,
+    "Fresh._order": fresh.LIMIT,
+    "Fresh._order[]": 3,
+    "Fresh._topics": fresh.LIMIT,
+    "Fresh._topics[]": fresh.LIMIT,
     "Gossip.unwanted": gossip.REFUSED,
     "Gossip.unwanted[]": PEERS,
     "Gossip._ends": gossip.REFUSED,

@@ -575,6 +575,21 @@ def test_retained_peers_still_share_their_address() -> None:
     assert len(score._colocation) == 1
 
 
+def test_who_left_without_a_fault_shares_its_address_for_a_minute_and_who_had_one_as_long_as_it_is_retained() -> None:
+    hour = replace(SHARED, retain=3_600 * SECOND)
+    for fault, gone in ((0, score_module.FAULTLESS), (1, 3_600 * SECOND)):
+        score = scored(INVALID, hour, ())
+        score.join(A, "1.2.3.4")
+        score.join(B, "1.2.3.4")
+        for _ in range(fault):
+            score.invalid(B, "t")
+        score.left(B, 0)
+        score.refresh(gone - 1)
+        assert score.value(A) == -1
+        score.refresh(gone)
+        assert score.value(A) == 0
+
+
 def test_of_too_many_retained_peers_the_mildest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(score_module, "RETAINED", 3)
     score = scored(INVALID, peers=range(20))
