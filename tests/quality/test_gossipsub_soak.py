@@ -117,7 +117,7 @@ BOUNDS = {
     "Blacklist._added": filters.LISTED,
 }
 LEFT = {"GossipSub.timers": 2, "MessageCache._windows": CONFIG.history, "GossipSub.seen": 1}
-LEFT |= {"Fresh._order": 1, "Fresh._order[]": 3, "Fresh._topics": 1, "Fresh._topics[]": 1}  # forgotten when the next one comes, too
+LEFT |= {"Fresh._order": 1, "Fresh._order[]": 3, "Fresh._topics": 1, "Fresh._topics[]": 1}  # the next one would end it
 
 
 def tables(router: Router) -> dict[str, int]:
