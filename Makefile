@@ -46,11 +46,11 @@ FORCE:
 test: $(STAMP)
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --durations=10
 
 slow-short: $(STAMP) browser
-	$(BIN)/python -m pytest -q -m slow -n 2 --dist loadfile tests/quality
-	$(BIN)/python -m pytest -q -m slow --ignore=tests/quality
+	$(BIN)/python -m pytest -q -m slow -n 2 --dist loadfile --durations=25 tests/quality
+	$(BIN)/python -m pytest -q -m slow --durations=15 --ignore=tests/quality
 
 browser:
 	@command -v chromium >/dev/null || { apt-get -qq update && apt-get -qq install -y chromium >/dev/null; } || \
