@@ -99,6 +99,8 @@ def test_a_set_of_places_gives_them_back_in_order(several: set[int]) -> None:
     assert list(places(to_set(several))) == sorted(several)
 
 
-@pytest.mark.parametrize(("nodes", "clusters"), [(1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (8, 3), (9, 4), (1_000, 10), (1_024, 10)])
+@pytest.mark.parametrize(
+    ("nodes", "clusters"), [(1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (8, 3), (9, 4), (1_000, 10), (1_024, 10)]
+)
 def test_there_are_as_many_clusters_as_the_logarithm(nodes: int, clusters: int) -> None:
     assert dimension(to_set(range(nodes))) == clusters
