@@ -126,7 +126,7 @@ class VCube(Overlay):
         for timer in self.timers.values():
             timer.cancel()
         if self.ready and self.census is None:
-            self._announce((self._own().down(),), DIMENSION)
+            self._announce((self.own().down(),), DIMENSION)
 
     def sample(self, k: int) -> list[Peer]:
         others = [member.peer for member in self.roll.members.values() if member.up and member.peer != self.env.me]
@@ -140,6 +140,11 @@ class VCube(Overlay):
         """Test a member now: somebody has reason to doubt that it is up."""
         if self.census is None and self.index is not None and not self.stopped and peer in self.roll.where:
             self._test(peer)
+
+    def introduce(self, member: Member) -> None:
+        """What a message of another protocol says of a member."""
+        check(self.env.me, (member,))
+        self._take(member)
 
     # Joining.
 
@@ -261,7 +266,7 @@ class VCube(Overlay):
     def _send_test(self, peer: Peer) -> None:
         self.tests[peer] += 1
         epoch, since = self.heard.get(peer, (FOUNDED if self.base else NEVER, 0))
-        msg = AreYouUp(self._own(), self.roll.of(peer), epoch, since, self.roll.digest)
+        msg = AreYouUp(self.own(), self.roll.of(peer), epoch, since, self.roll.digest)
         self.env.request(peer, msg, self.config.patience, self._reported, self._failed)
 
     @answers(AreYouUp, Report)
@@ -284,7 +289,7 @@ class VCube(Overlay):
         if msg.digest != self.roll.digest:
             known = {self.env.epoch: msg.since, FOUNDED: self.base}
             members, upto, more = self.roll.since(known.get(msg.epoch, 0))
-        return Report(self._own(), members, self.env.epoch, upto, more)
+        return Report(self.own(), members, self.env.epoch, upto, more)
 
     def _reported(self, peer: Peer, msg: Report) -> None:
         del self.tests[peer]
@@ -305,7 +310,7 @@ class VCube(Overlay):
             self._test(peer)
         elif not self.ready:
             self._begin()
-            self._announce((self._own(),), DIMENSION)
+            self._announce((self.own(),), DIMENSION)
             self._greet(peer)
         if peer in self.neighbors:
             self.env.connect(peer)
@@ -374,21 +379,21 @@ class VCube(Overlay):
         if fresh:
             self._announce(tuple(fresh), DIMENSION)
 
-    def _own(self) -> Member:
+    def own(self) -> Member:
         assert self.index is not None
         return Member(self.index, self.env.info(self.env.me), self.counter)
 
     def _assert(self, counter: int) -> None:
         """This node is up, and has that counter."""
         self.counter = counter
-        self.roll.put(self._own())
+        self.roll.put(self.own())
         self.version += 1
 
     def _take(self, member: Member) -> bool:
         """Whether it was news. What it says of this node itself is judged here and nowhere else."""
         if member.peer == self.env.me:
             return self.index is not None and self._about_me(member)
-        if self.index == member.index and member.beats(self._own()):
+        if self.index == member.index and member.beats(self.own()):
             if member.up:
                 self._lose(member)
             else:
@@ -409,7 +414,7 @@ class VCube(Overlay):
     def _refute(self, counter: int) -> None:
         self._assert(min(counter + 2 - counter % 2, COUNTER - 2))
         if self.ready:
-            self._announce((self._own(),), DIMENSION)
+            self._announce((self.own(),), DIMENSION)
 
     def _note(self, changes: Sequence[Change]) -> None:
         for before, now in changes:
