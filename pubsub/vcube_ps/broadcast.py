@@ -39,7 +39,7 @@ class Wait:
 class Task:
     """One message on its way from here; `parents` are owed an ACK, `gathered` is what it will say."""
 
-    __slots__ = ("gathered", "height", "message", "mine", "parents", "waiting")
+    __slots__ = ("gathered", "height", "message", "mine", "parents", "passed", "waiting")
 
     def __init__(self, message: Pub | Change, parents: Iterable[Peer], height: int, mine: bool) -> None:
         self.message = message
@@ -47,6 +47,7 @@ class Task:
         self.height = height  # clusters up to this one are served
         self.mine = mine
         self.waiting: dict[Peer, Wait] = {}
+        self.passed = 0  # places of those that were passed over
         self.gathered: dict[Peer, Standing] = {}
 
 
@@ -151,11 +152,10 @@ class Broadcasts:
 
     def _pass_over(self, task: Task, peer: Peer) -> None:
         s, me, child = task.waiting.pop(peer).cluster, self._overlay.index, self._overlay.roll.of(peer)
-        members = self._members(task.message)
         if child is not None:
-            members &= ~(1 << child.index)
+            task.passed |= 1 << child.index
             s = cluster(me, child.index) if me is not None and child.index != me else s
-        self._send(task, s, members)
+        self._send(task, s, self._members(task.message) & ~task.passed)
         if not task.waiting:
             self._end(task)
 

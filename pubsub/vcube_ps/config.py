@@ -20,9 +20,9 @@ class VCubePSConfig:
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
             if getattr(self, name) < 1:
-                raise UsageError(f"vcube-ps: {name} is {getattr(self, name)}; it must be at least 1")
+                raise UsageError(f"vcube_ps: {name} is {getattr(self, name)}; it must be at least 1")
         if self.window > WINDOW:
-            raise UsageError(f"vcube-ps: window is {self.window}; it must be at most {WINDOW}")
+            raise UsageError(f"vcube_ps: window is {self.window}; it must be at most {WINDOW}")
 
 
 DEFAULTS = VCubePSConfig()
