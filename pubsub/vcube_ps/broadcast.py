@@ -55,7 +55,7 @@ class Broadcasts:
     """`finished` hears of each message of this node's own that all have acknowledged, or that nobody will any more."""
 
     def __init__(
-        self, env: Env, overlay: VCube, views: Views, config: VCubePSConfig, finished: Callable[[MessageId], None]
+        self, env: Env, overlay: VCube, views: Views, config: VCubePSConfig, finished: Callable[[str, MessageId], None]
     ) -> None:
         self.tasks: dict[MessageId, Task] = {}
         self.known: dict[MessageId, int] = {}  # up to which cluster this node has served it
@@ -165,7 +165,7 @@ class Broadcasts:
         if task.parents:
             self._env.send_all(tuple(task.parents), Ack(task.message.id, tuple(task.gathered.values())))
         if task.mine:
-            self._finished(task.message.id)
+            self._finished(task.message.topic, task.message.id)
 
     def _look(self) -> None:
         """Whoever has not acknowledged for long gets it again, and is passed over at last; the overlay looks whether it is up."""

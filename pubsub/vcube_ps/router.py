@@ -178,8 +178,8 @@ class VCubePS(Router):
         channel = self.channels.get(topic)
         if channel is None:
             if len(self.channels) >= CHANNELS:
-                idle = (name for name, other in self.channels.items() if not other.queue and not other.flights)
-                self.channels.pop(next(idle, ""), None)
+                for name in [name for name, other in self.channels.items() if not other.queue and not other.flights][:1]:
+                    del self.channels[name]
             channel = self.channels[topic] = Channel(self.sequence)
         return channel
 
@@ -213,11 +213,8 @@ class VCubePS(Router):
                 head = msgspec.structs.replace(head, member=self.cube.own())
             self.broadcasts.begin(head, (), DIMENSION, True)
 
-    def _finished(self, key: MessageId) -> None:
+    def _finished(self, topic: str, key: MessageId) -> None:
         """All have it."""
-        topic = next((topic for topic, channel in self.channels.items() if key in channel.flights), None)
-        if topic is None:
-            return
         channel = self.channels[topic]
         del channel.flights[key]
         if channel.alone:
