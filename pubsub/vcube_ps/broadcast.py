@@ -2,7 +2,8 @@
 
 A node that has a message sends it to the first member of each cluster that it serves, and acknowledges to whom it came from when
 all of these have. Members are the topic's subscribers, or all nodes for a SUB. The paper has no faults; here
-- the part of a child that is down goes to the next member of its cluster, and what is owed to a parent that is down is dropped;
+- the part of a child that is down goes to the next member of its cluster; a parent that is down gets its ACK all the same, for
+  if it was suspected wrongly, it waits;
 - what was on a link that broke is sent again, and so is, after `patience`, what a child has not acknowledged;
 - a copy of a message that is known is acknowledged at once or with the first; where it asks for clusters that the first did not,
   these are served too.
@@ -37,13 +38,17 @@ class Wait:
 
 
 class Task:
-    """One message on its way from here; `parents` are owed an ACK, `gathered` is what it will say."""
+    """One message on its way from here; `parents` are owed an ACK, each for the clusters up to its height.
+
+    So what is owed for some clusters waits only for what is owed for lower ones, and no two nodes ever wait for each other, even
+    where both were asked by several. `gathered` is what the ACKs say.
+    """
 
     __slots__ = ("gathered", "height", "message", "mine", "parents", "passed", "waiting")
 
-    def __init__(self, message: Pub | Change, parents: Iterable[Peer], height: int, mine: bool) -> None:
+    def __init__(self, message: Pub | Change, parents: dict[Peer, int], height: int, mine: bool) -> None:
         self.message = message
-        self.parents = dict.fromkeys(parents)
+        self.parents = parents
         self.height = height  # clusters up to this one are served
         self.mine = mine
         self.waiting: dict[Peer, Wait] = {}
@@ -76,7 +81,7 @@ class Broadcasts:
         self.known[key] = 0
 
     def begin(
-        self, message: Pub | Change, parents: Iterable[Peer], height: int, mine: bool, said: Iterable[Standing] = ()
+        self, message: Pub | Change, parents: dict[Peer, int], height: int, mine: bool, said: Iterable[Standing] = ()
     ) -> None:
         """Serve the clusters up to `height` that were not served yet; `said` is what this node itself says with its ACK."""
         if len(self.tasks) >= TASKS:
@@ -91,10 +96,10 @@ class Broadcasts:
         """A copy of one that is known."""
         task = self.tasks.get(message.id)
         if task is not None:
-            task.parents[sender] = None
+            task.parents[sender] = max(message.height, task.parents.get(sender, 0))
             self._serve(task, message.height)
         elif message.height > self.known.get(message.id, 0):
-            self.begin(message.onward() if isinstance(message, Pub) else message, (sender,), message.height, False)
+            self.begin(message.onward() if isinstance(message, Pub) else message, {sender: message.height}, message.height, False)
         else:
             self._env.send(sender, Ack(message.id, ()))
 
@@ -106,8 +111,7 @@ class Broadcasts:
             if standing.peer != self._env.me:
                 self._views.note(task.message.topic, standing)
                 task.gathered[standing.peer] = standing
-        if not task.waiting:
-            self._end(task)
+        self._settle(task)
 
     def waits_for(self, peer: Peer) -> bool:
         return any(peer in task.waiting for task in self.tasks.values())
@@ -115,7 +119,6 @@ class Broadcasts:
     def down(self, peer: Peer) -> None:
         """A member is gone: somebody else of its cluster gets what it was to hand on."""
         for task in list(self.tasks.values()):
-            task.parents.pop(peer, None)
             if peer in task.waiting:
                 self._pass_over(task, peer)
 
@@ -134,8 +137,7 @@ class Broadcasts:
         members = self._members(task.message)
         for s in range(begun + 1, min(height, self._overlay.dimension) + 1):
             self._send(task, s, members)
-        if not task.waiting:
-            self._end(task)
+        self._settle(task)
 
     def _send(self, task: Task, s: int, members: int) -> None:
         index = self._overlay.index
@@ -156,14 +158,25 @@ class Broadcasts:
             task.passed |= 1 << child.index
             s = cluster(me, child.index) if me is not None and child.index != me else s
         self._send(task, s, self._members(task.message) & ~task.passed)
+        self._settle(task)
+
+    def _settle(self, task: Task) -> None:
         if not task.waiting:
             self._end(task)
+            return
+        lowest = min(wait.cluster for wait in task.waiting.values())
+        self._pay(task, tuple(parent for parent, height in task.parents.items() if height < lowest))
+
+    def _pay(self, task: Task, parents: tuple[Peer, ...]) -> None:
+        if parents:
+            for parent in parents:
+                del task.parents[parent]
+            self._env.send_all(parents, Ack(task.message.id, tuple(task.gathered.values())))
 
     def _end(self, task: Task) -> None:
         if self.tasks.pop(task.message.id, None) is None:
             return
-        if task.parents:
-            self._env.send_all(tuple(task.parents), Ack(task.message.id, tuple(task.gathered.values())))
+        self._pay(task, tuple(task.parents))
         if task.mine:
             self._finished(task.message.topic, task.message.id)
 

@@ -205,13 +205,13 @@ class VCubePS(Router):
             channel.next += 1
             base = min(channel.floor, number)
             channel.flights[head.id] = number
-            self.broadcasts.begin(Pub.of(head, number, base), (), DIMENSION, True)
+            self.broadcasts.begin(Pub.of(head, number, base), {}, DIMENSION, True)
         else:
             channel.alone = True
             channel.flights[head.id] = number
             if isinstance(head, Sub):
                 head = msgspec.structs.replace(head, member=self.cube.own())
-            self.broadcasts.begin(head, (), DIMENSION, True)
+            self.broadcasts.begin(head, {}, DIMENSION, True)
 
     def _finished(self, topic: str, key: MessageId) -> None:
         """All have it."""
@@ -312,7 +312,7 @@ class VCubePS(Router):
         fresh = m.id.source != self.env.me and self.views.note(
             m.topic, Standing(m.id.source, subscribed, m.id.epoch, m.id.sequence)
         )
-        self.broadcasts.begin(m, (sender,), m.height, False, said)
+        self.broadcasts.begin(m, {sender: m.height}, m.height, False, said)
         if fresh and not subscribed:
             self._hand_up(item for item in self.streams.drop((m.id.source, m.topic)) if item is not None)
         if fresh and m.topic in self.interests:

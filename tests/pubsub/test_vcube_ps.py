@@ -403,14 +403,14 @@ def test_a_gate_whose_last_child_is_dead_opens() -> None:
     assert desk.router.unplaced() == 0 and desk.router.broadcasts.tasks == {}
 
 
-def test_a_dead_parent_is_owed_nothing() -> None:
+def test_a_parent_that_is_suspected_gets_its_ack_for_it_may_wait() -> None:
     desk = Desk(4).subscribed(0, 4, 5)
     desk.hears(0, pub(source=0, height=2))
     ((_, msg),) = desk.sent()
     receive(desk.cube, 1, News((Member(0, PeerInfo(0), 1),), 0))
     desk.env.take()
     desk.hears(5, Ack(msg.id, ()))
-    assert desk.sent() == []
+    assert [(peer, type(msg)) for peer, msg in desk.sent()] == [(0, Ack)]
 
 
 def test_a_second_copy_is_acknowledged_and_serves_what_the_first_did_not_ask_for() -> None:
@@ -427,6 +427,18 @@ def test_a_second_copy_is_acknowledged_and_serves_what_the_first_did_not_ask_for
     assert [(peer, type(msg)) for peer, msg in desk.sent()] == [(0, Ack)]
     assert len(desk.app.delivered) == 1
     assert [row.kind for row in desk.env.traced].count(DUPLICATE) == 2
+
+
+def test_two_that_have_each_other_below_them_do_not_wait_for_each_other() -> None:
+    """Node 5 has 4 as a child for its lowest cluster, and 4 hands on to 5 for its own: neither owes the other more than that."""
+    desk = Desk(5).subscribed(0, 4, 5, 6, 7)
+    desk.hears(0, pub(source=0, height=2))
+    assert [peer for peer, _ in desk.sent()] == [4, 7]
+    desk.hears(4, pub(source=0, height=0))
+    assert [(peer, type(msg)) for peer, msg in desk.sent()] == [(4, Ack)]
+    desk.hears(4, Ack(pub(source=0).id, ()))
+    desk.hears(7, Ack(pub(source=0).id, ()))
+    assert [(peer, type(msg)) for peer, msg in desk.sent()] == [(0, Ack)]
 
 
 def test_what_was_on_a_broken_link_is_sent_again() -> None:
