@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from random import Random
 from typing import Any
 
@@ -663,3 +664,23 @@ async def test_live_nodes_deliver_to_each_subscriber_once_and_in_order() -> None
                 assert {name: [text for text in heard if text[0] == name] for name in "abc"} == {
                     name: [f"{name}{turn}" for turn in range(30)] for name in "abc"
                 }
+
+
+async def test_live_nodes_go_on_without_one_that_crashed() -> None:
+    with trio.fail_after(120):
+        async with AsyncExitStack() as opened:
+            nodes: list[PubSub] = []
+            inboxes = []
+            for _ in range(6):
+                bootstrap = nodes[-1].addresses if nodes else ()  # any member admits
+                nodes.append(await opened.enter_async_context(PubSub.open(STACK, bootstrap=bootstrap, listen=HERE)))
+                inboxes.append(await opened.enter_async_context(nodes[-1].subscribe("t")))
+            crashed = nodes[2]
+            crashed.driver.stopped = True
+            crashed.host.halt("crash")
+            said = [b"%02d" % turn for turn in range(40)]  # more than the window
+            for data in said:
+                await nodes[0].publish("t", data)
+            for node, messages in zip(nodes, inboxes, strict=True):
+                if node is not crashed:
+                    assert [(await anext(messages)).data for _ in said] == said
