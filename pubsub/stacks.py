@@ -19,6 +19,9 @@ from overlays.kademlia.dht import Kademlia
 from overlays.kademlia.neighbors import KademliaNeighbors
 from overlays.overlay import Overlay
 from overlays.static import Static
+from overlays.vcube.config import VCubeConfig
+from overlays.vcube.machine import VCube
+from overlays.vcube.roll import Census, Founders
 from overlays.xbot import XBot, XBotConfig
 from peer.errors import UsageError
 from peer.machine import Build, Env, Machine, Peer, Rng
@@ -31,6 +34,8 @@ from pubsub.ordering.order import Order
 from pubsub.plumtree import Plumtree, PlumtreeConfig
 from pubsub.router import App, Router
 from pubsub.signing import Signing
+from pubsub.vcube_ps.config import VCubePSConfig
+from pubsub.vcube_ps.router import VCubePS
 
 Option: TypeAlias = bool | int | float | str
 Options: TypeAlias = dict[str, Option]
@@ -46,6 +51,7 @@ class OverlayKind:
     """`introduce` gives each node of a simulation its contacts, `admit` those of one that joins later.
 
     Where nodes come in their order and not all `at_once`, each is introduced to earlier ones only.
+    `under` are the routers that can do with its neighbours; none means all.
     """
 
     defaults: Options
@@ -53,6 +59,7 @@ class OverlayKind:
     introduce: Callable[[Options, int, Rng, bool], Sequence[Contacts]]
     admit: Callable[[Options, Sequence[int], Rng], Contacts]
     build: Callable[[Callable[[], Env], Contacts, Options, Sequence[str]], Below]
+    under: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -142,7 +149,12 @@ def check(name: str, overlay: Options, router: Options, nodes: int) -> None:
 
 
 def names() -> list[str]:
-    return [f"{below}/{above}" for below in OVERLAYS for above, kind in ROUTERS.items() if not kind.over or below in kind.over]
+    pairs = [(below, above) for below in OVERLAYS for above in ROUTERS]
+    return [f"{below}/{above}" for below, above in pairs if _fit(below, OVERLAYS[below].under, above, ROUTERS[above].over)]
+
+
+def _fit(below: str, under: Sequence[str], above: str, over: Sequence[str]) -> bool:
+    return (not over or below in over) and (not under or above in under)
 
 
 def _filled(layer: str, name: str, defaults: Options, given: Options) -> Options:
@@ -246,6 +258,37 @@ def _kademlia_config(options: Options) -> KademliaConfig:
     return _config("overlay", KademliaConfig, {name: value for name, value in options.items() if name != "links"})
 
 
+def _check_vcube(options: Options, nodes: int) -> None:
+    _vcube_config(options)
+    if options["start"] not in STARTS:
+        raise UsageError(f"overlay.start is {options['start']!r}; choose {', '.join(STARTS)}")
+    Founders(nodes)
+
+
+def _introduce_vcube(options: Options, nodes: int, rng: Rng, at_once: bool) -> Sequence[Contacts]:
+    """By order, all know each other's places from the start; an oracle knows them at any time. Else they join."""
+    start = options["start"]
+    if start == "oracle":
+        return [Census(nodes)] * nodes
+    if start == "order" and at_once:
+        return [Founders(nodes)] * nodes
+    return _introduce_hyparview(options, nodes, rng, at_once)
+
+
+def _build_vcube(env: Callable[[], Env], contacts: Contacts, options: Options, protocols: Sequence[str]) -> Below:
+    if options["start"] == "oracle" and not isinstance(contacts, Census):
+        raise UsageError("overlay.start is oracle, which is for nodes that are all there from the start of a simulation")
+    return [VCube(env(), contacts, _vcube_config(options))]
+
+
+def _vcube_config(options: Options) -> VCubeConfig:
+    return _config("overlay", VCubeConfig, {name: value for name, value in options.items() if name != "start"})
+
+
+def _build_vcube_ps(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
+    return VCubePS(env, overlay, app, _config("router", VCubePSConfig, options))
+
+
 def _build_kadpubsub(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
     return KadPubSub(env, overlay, app, _config("router", KadPubSubConfig, options))
 
@@ -262,6 +305,8 @@ def _build_plumtree(env: Env, overlay: Overlay, app: App, options: Options) -> R
     return Plumtree(env, overlay, app, _config("router", PlumtreeConfig, options))
 
 
+STARTS = ("join", "order", "oracle")
+
 OVERLAYS = {
     "static": OverlayKind(
         {"graph": "regular", "degree": 5, "dial_after": 0}, _check_static, _introduce_static, _admit_static, _build_static
@@ -273,6 +318,9 @@ OVERLAYS = {
     "kademlia": OverlayKind(
         asdict(KademliaConfig()) | {"links": 5}, _check_kademlia, _introduce_kademlia, _admit_hyparview, _build_kademlia
     ),
+    "vcube": OverlayKind(
+        asdict(VCubeConfig()) | {"start": "join"}, _check_vcube, _introduce_vcube, _admit_hyparview, _build_vcube, ("vcube-ps",)
+    ),
 }
 
 ROUTERS = {
@@ -283,5 +331,8 @@ ROUTERS = {
     ),
     "kadpubsub": RouterKind(
         asdict(KadPubSubConfig()), {}, KadPubSub.protocols, _build_kadpubsub, ("kademlia",), KadPubSubConfig
+    ),
+    "vcube-ps": RouterKind(
+        asdict(VCubePSConfig()), {}, VCubePS.protocols, _build_vcube_ps, ("vcube",), VCubePSConfig
     ),
 }

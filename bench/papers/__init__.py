@@ -27,6 +27,7 @@ HYPARVIEW = "HyParView (Leitao, Pereira and Rodrigues, DSN 2007)"
 GOSSIPSUB = "GossipSub (Vyzovitis et al., arXiv 2007.02754, 2020)"
 PLUMTREE = "Epidemic Broadcast Trees (Leitao, Pereira and Rodrigues, SRDS 2007)"
 STUDY = "A Study on Publish-Subscribe Systems over Overlay Networks (Duarte, Almeida and Fona, 2022), its empty results"
+VCUBE_PS = "VCube-PS (de Araujo, Arantes, Duarte, Rodrigues and Sens, JPDC 2018), against the authors' own program"
 
 FIGURES: dict[str, Listed] = {
     figure.id: figure
@@ -109,6 +110,18 @@ FIGURES: dict[str, Listed] = {
             "bench.papers.study_latency",
             "Time to subscribers, against the rate and the size of messages",
             f"{STUDY}, section 4.3",
+        ),
+        Listed(
+            "vcube-ps.fig4a",
+            "bench.papers.vcube_ps_fig4a",
+            "Time to a subscriber, one publisher and one message",
+            f"{VCUBE_PS}, Figure 4a",
+        ),
+        Listed(
+            "vcube-ps.fig4b",
+            "bench.papers.vcube_ps_fig4b",
+            "PUB messages of one publication",
+            f"{VCUBE_PS}, Figure 4b",
         ),
     )
 }

@@ -1,0 +1,1 @@
+"""VCube: a virtual hypercube that its nodes test and mend among themselves."""

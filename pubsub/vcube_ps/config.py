@@ -1,0 +1,28 @@
+"""VCube-PS's options; times in microseconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from peer.errors import UsageError
+from peer.machine import SECOND
+
+WINDOW = 256  # the most that a source may have on its way in one topic
+
+
+@dataclass(frozen=True)
+class VCubePSConfig:
+    window: int = 16  # a guess: broadcasts of a source and topic under way at once; 1 is the paper's gate
+    patience: int = 10 * SECOND  # a guess, above a slow tree's round trip: a child that said nothing gets it again, then rarer
+    sends: int = 3  # a guess: then it is passed over, or it would hold the gate for ever
+    held_bytes: int = 1 << 24  # a guess: of messages of this node that wait for the gate, and of others for their predecessors
+
+    def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            if getattr(self, name) < 1:
+                raise UsageError(f"vcube_ps: {name} is {getattr(self, name)}; it must be at least 1")
+        if self.window > WINDOW:
+            raise UsageError(f"vcube_ps: window is {self.window}; it must be at most {WINDOW}")
+
+
+DEFAULTS = VCubePSConfig()

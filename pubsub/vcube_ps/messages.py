@@ -1,0 +1,147 @@
+"""What VCube-PS's nodes say to each other: PUB, SUB, UNS and ACK of the paper, and three for what it leaves out.
+
+`height` is CLUSTER(i,j) - 1 of the paper, as its sender knows it: the receiver serves its clusters up to that one. It travels
+with the message because the receiver may not have heard yet which place the sender has.
+Bounds: a list of standings has one for each place of the largest cube; numbers as a trace has room for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from overlays.claims import check_infos
+from overlays.vcube.cube import DIMENSION, PLACES
+from overlays.vcube.messages import Member
+from peer.errors import PeerError
+from peer.machine import Lane, Message, MessageId, Peer, PeerInfo
+from pubsub.message import Attributes, OrderHeader, Publication
+from pubsub.router import TOPIC
+
+TOPICS = 256  # in one message
+HOPS = 1 << 15
+NUMBER = (1 << 63) - 1
+
+Height = Annotated[int, Meta(ge=0, le=DIMENSION)]
+Number = Annotated[int, Meta(ge=0, le=NUMBER)]
+Topic = Annotated[str, Meta(max_length=TOPIC)]
+
+
+class Standing(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Whether a peer subscribes, as of its own count: `view`'s <n, o, rc> of the paper, with the epoch of n's start."""
+
+    peer: Peer
+    subscribed: bool
+    epoch: Number
+    sequence: Number
+
+    def newer(self, other: Standing) -> bool:
+        return (self.epoch, self.sequence) > (other.epoch, other.sequence)
+
+
+Standings = Annotated[tuple[Standing, ...], Meta(max_length=PLACES)]
+
+
+class Pub(Message, frozen=True, tag=1):
+    """A publication, spread out. `number` counts those of its source and topic; all below `base` are acknowledged."""
+
+    lane: ClassVar[Lane] = Lane.PAYLOAD
+
+    id: MessageId
+    topic: Topic
+    data: bytes
+    order: OrderHeader | None
+    attributes: Attributes
+    signature: bytes
+    key: bytes
+    number: Number
+    base: Number
+    hops: Annotated[int, Meta(ge=0, le=HOPS)]
+    height: Height
+
+    @classmethod
+    def of(cls, p: Publication, number: int, base: int) -> Pub:
+        return cls(p.id, p.topic, p.data, p.order, p.attributes, p.signature, p.key, number, base, 1, 0)
+
+    def publication(self) -> Publication:
+        return Publication(self.id, self.topic, self.data, self.order, self.attributes, self.signature, self.key)
+
+    def to(self, height: int) -> Pub:
+        return msgspec.structs.replace(self, height=height)
+
+    def onward(self) -> Pub:
+        return msgspec.structs.replace(self, hops=min(self.hops + 1, HOPS), height=0)
+
+    def check(self, me: Peer) -> None:
+        check_id(me, self.id)
+        order = self.order
+        if order is not None and not (0 <= order.epoch <= NUMBER and 0 <= order.sequence <= NUMBER):
+            raise PeerError("an order with a number that no node counts to")
+        if not 0 <= self.base <= self.number <= NUMBER or not 0 <= self.height <= DIMENSION or not 0 <= self.hops <= HOPS:
+            raise PeerError("a message with a number that no node counts to")
+
+
+class Change(Message, frozen=True):
+    """The source of the id subscribes, or does not any more."""
+
+    id: MessageId
+    topic: Topic
+    height: Height
+
+    def to(self, height: int) -> Change:
+        return msgspec.structs.replace(self, height=height)
+
+    def check(self, me: Peer) -> None:
+        check_id(me, self.id)
+        if len(self.topic) > TOPIC or not 0 <= self.height <= DIMENSION:
+            raise PeerError("a subscription to no topic, or for no cube")
+
+
+class Sub(Change, frozen=True, tag=2):
+    """It says which place the source has: all that have acknowledged it can reach the source, whatever they heard before."""
+
+    member: Member
+
+
+class Uns(Change, frozen=True, tag=3):
+    pass
+
+
+class Ack(Message, frozen=True, tag=4):
+    """All below the sender have the message; `view` is what they say of themselves."""
+
+    id: MessageId
+    view: Standings
+
+
+class Told(Message, frozen=True, tag=5):
+    """What the sender subscribes to: topic, epoch and sequence. To a member that was not there when SUB went round."""
+
+    topics: Annotated[tuple[tuple[Topic, Number, Number], ...], Meta(max_length=TOPICS)]
+
+
+class AskFloor(Message, frozen=True, tag=6):
+    """Answered when all below the number are acknowledged, so that what has not come by then never will."""
+
+    topic: Topic
+    number: Number
+
+
+class Floor(Message, frozen=True, tag=7):
+    base: Number
+
+
+def check_id(me: Peer, key: MessageId) -> None:
+    check_infos(me, (PeerInfo(key.source),))
+    if not (0 <= key.epoch <= NUMBER and 0 <= key.sequence <= NUMBER):
+        raise PeerError("an id with a number that no node counts to")
+
+
+def check_standings(me: Peer, view: Iterable[Standing]) -> None:
+    for standing in view:
+        check_infos(me, (PeerInfo(standing.peer),))
+        if not (0 <= standing.epoch <= NUMBER and 0 <= standing.sequence <= NUMBER):
+            raise PeerError("a standing with a number that no node counts to")

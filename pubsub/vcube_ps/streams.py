@@ -1,0 +1,130 @@
+"""Per-source FIFO reception: what comes of one source in one topic is handed up in the order of its publishing.
+
+VCube-PS, section 3.2.2, has it because a source waits for all acknowledgements before it sends the next. With several on their
+way one may overtake another where the tree has changed between them; then the later waits. Each says below which number all are
+acknowledged (`base`): what has not come by then was not meant for this node, which had not subscribed yet. Whoever waits asks
+the source to say when that is so. With the paper's gate base and number are the same, and nothing ever waits.
+
+Bounds: STREAMS, of which the oldest goes; WINDOW messages of one wait, and `room` bytes in all: beyond that it goes on without
+those that are missing. One request a stream that waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from peer.machine import Peer
+from pubsub.message import Publication, weight
+from pubsub.vcube_ps.config import WINDOW
+
+STREAMS = 4_096
+
+Key: TypeAlias = tuple[Peer, str]
+
+
+class Item(NamedTuple):
+    publication: Publication
+    hops: int | None
+
+
+class Stream:
+    """`next` is the lowest number that may still come. A message that was refused holds its place as None."""
+
+    __slots__ = ("asking", "epoch", "held", "next")
+
+    def __init__(self, epoch: int, base: int) -> None:
+        self.epoch = epoch
+        self.next = base
+        self.held: dict[int, Item | None] = {}
+        self.asking = False
+
+    def raise_to(self, base: int) -> list[Item | None]:
+        """What is below `base` and has not come never will."""
+        if base <= self.next:
+            return []
+        out = [self.held.pop(number) for number in sorted(self.held) if number < base]
+        self.next = base
+        return out + self.run()
+
+    def run(self) -> list[Item | None]:
+        out = []
+        while self.next in self.held:
+            out.append(self.held.pop(self.next))
+            self.next += 1
+        return out
+
+
+class Streams:
+    """`ask(key, number)` is called where a stream waits, once until `answered`."""
+
+    def __init__(self, room: int, ask: Callable[[Key, int], None]) -> None:
+        self.streams: dict[Key, Stream] = {}
+        self.late = 0
+        self.bytes = 0
+        self._room = room
+        self._ask = ask
+
+    def arrived(self, key: Key, epoch: int, number: int, base: int, item: Item | None) -> list[Item]:
+        """What may be handed up now, in order."""
+        stream = self.streams.get(key)
+        out: list[Item | None] = []
+        if stream is not None and epoch < stream.epoch:
+            self.late += 1
+            return []
+        if stream is None or epoch > stream.epoch:
+            out += self.drop(key)
+            stream = self._begin(key, epoch, base)
+        out += stream.raise_to(base)
+        if number < stream.next:
+            self.late += 1
+            return self._freed(out)
+        stream.held[number] = item
+        self.bytes += weight(item.publication) if item is not None else 0
+        out += stream.run()
+        while stream.held and (len(stream.held) > WINDOW or self.bytes - self._weight(out) > self._room):
+            out += stream.raise_to(min(stream.held))
+        freed = self._freed(out)
+        self._ask_for(key, stream)
+        return freed
+
+    def answered(self, key: Key, base: int) -> list[Item]:
+        stream = self.streams.get(key)
+        if stream is None:
+            return []
+        stream.asking = False
+        freed = self._freed(stream.raise_to(base))
+        self._ask_for(key, stream)
+        return freed
+
+    def unanswered(self, key: Key) -> list[Item]:
+        """The source is gone, or does not say: go on without those that are missing."""
+        stream = self.streams.get(key)
+        return self.answered(key, min(stream.held)) if stream is not None and stream.held else []
+
+    def drop(self, key: Key) -> list[Item | None]:
+        """Forget the stream; what it held, in order."""
+        stream = self.streams.pop(key, None)
+        return stream.raise_to(1 << 64) if stream is not None else []
+
+    def leave(self, topic: str) -> None:
+        for key in [key for key in self.streams if key[1] == topic]:
+            self._freed(self.drop(key))
+
+    def _begin(self, key: Key, epoch: int, base: int) -> Stream:
+        if len(self.streams) >= STREAMS:
+            self._freed(self.drop(next(iter(self.streams))))
+        stream = self.streams[key] = Stream(epoch, base)
+        return stream
+
+    def _ask_for(self, key: Key, stream: Stream) -> None:
+        if stream.held and not stream.asking:
+            stream.asking = True
+            self._ask(key, min(stream.held))
+
+    def _freed(self, out: list[Item | None]) -> list[Item]:
+        self.bytes -= self._weight(out)
+        return [item for item in out if item is not None]
+
+    def _weight(self, out: list[Item | None]) -> int:
+        return sum(weight(item.publication) for item in out if item is not None)

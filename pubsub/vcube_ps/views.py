@@ -1,0 +1,75 @@
+"""Who subscribes to which topic, as far as this node knows: `view` of the paper, and the set of places that follows from it.
+
+The newest standing of a peer wins (UPDATE of the paper). Non-subscribers keep views too, since here they may publish; what they
+do not hear of an unsubscription, the one who left tells them by its first ACK.
+Bounds: STANDINGS in all; one more is not taken in. What is known of a peer goes when the overlay forgets it.
+"""
+
+from __future__ import annotations
+
+from overlays.vcube.machine import VCube
+from peer.machine import Peer
+from pubsub.vcube_ps.messages import Standing
+
+STANDINGS = 1 << 18
+
+
+class Views:
+    def __init__(self, overlay: VCube) -> None:
+        self.topics: dict[str, dict[Peer, Standing]] = {}
+        self.size = 0
+        self._overlay = overlay
+        self._sets: dict[str, tuple[int, int]] = {}  # the overlay's version, and the set of places
+
+    def note(self, topic: str, standing: Standing) -> bool:
+        view = self.topics.get(topic)
+        before = view.get(standing.peer) if view is not None else None
+        if before is None:
+            if self.size >= STANDINGS:
+                return False
+            self.size += 1
+        elif not standing.newer(before):
+            return False
+        if view is None:
+            view = self.topics[topic] = {}
+        view[standing.peer] = standing
+        self._renew(topic, standing)
+        return True
+
+    def of(self, topic: str, peer: Peer) -> Standing | None:
+        view = self.topics.get(topic)
+        return view.get(peer) if view is not None else None
+
+    def subscribers(self, topic: str) -> int:
+        """The places of the subscribers that are up."""
+        if self._overlay.census is not None:
+            return self._overlay.census.subscribers.get(topic, 0)
+        version, places = self._sets.get(topic, (-1, 0))
+        if version != self._overlay.version:
+            where = self._overlay.roll.where
+            places = 0
+            for standing in self.topics.get(topic, {}).values():
+                if standing.subscribed and (index := where.get(standing.peer)) is not None:
+                    places |= 1 << index
+            places &= self._overlay.roll.up
+            self._sets[topic] = (self._overlay.version, places)
+        return places
+
+    def forget(self, peer: Peer) -> None:
+        for topic in list(self.topics):
+            view = self.topics[topic]
+            if view.pop(peer, None) is not None:
+                self.size -= 1
+                self._sets.pop(topic, None)
+            if not view:
+                del self.topics[topic]
+
+    def _renew(self, topic: str, standing: Standing) -> None:
+        """One bit, where the rest still holds: a rush of subscriptions would count all of them again for each."""
+        version, places = self._sets.get(topic, (-1, 0))
+        if version != self._overlay.version:
+            return
+        index = self._overlay.roll.where.get(standing.peer)
+        if index is not None:
+            bit = 1 << index & self._overlay.roll.up
+            self._sets[topic] = (version, places | bit if standing.subscribed else places & ~bit)

@@ -1,0 +1,686 @@
+"""VCube-PS: each rule of its two algorithms by hand, what it does where nodes crash, and whole networks in every world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from random import Random
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from bench.run import run
+from bench.scenario import Churn, Scenario, Workload
+from overlays.static import Static
+from overlays.vcube.cube import DIMENSION
+from overlays.vcube.machine import VCube
+from overlays.vcube.messages import Member, News
+from overlays.vcube.roll import Census, Founders
+from peer.codec import msgpack
+from peer.dispatch import ask, receive
+from peer.errors import PeerError, UsageError
+from peer.fake import FakeEnv, FakeWire
+from peer.faults import MassCrash
+from peer.latency import Uniform
+from peer.machine import SECOND, Machine, Message, MessageId, Peer, PeerInfo
+from peer.sim import Simulator
+from peer.trace import DUPLICATE, REJECT
+from pubsub import stacks
+from pubsub.api import PubSub
+from pubsub.message import Filter, Publication, Verdict
+from pubsub.router import Router
+from pubsub.vcube_ps.config import WINDOW, VCubePSConfig
+from pubsub.vcube_ps.messages import NUMBER, Ack, AskFloor, Floor, Pub, Standing, Sub, Told, Uns
+from pubsub.vcube_ps.router import SETTLED, VCubePS
+from pubsub.vcube_ps.streams import Item, Streams
+from tests.pubsub.apps import Inbox
+
+GATE = VCubePSConfig(window=1)
+STACK = "vcube/vcube-ps"
+HERE = ("/ip4/127.0.0.1/tcp/0",)
+
+
+class Judge(Inbox):
+    """Holds every verdict back until the test speaks it."""
+
+    validates = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cases: list[Callable[[Verdict], None]] = []
+
+    def validate(self, sender: Peer, publication: Publication, answer: Callable[[Verdict], None]) -> None:
+        self.cases.append(answer)
+
+
+class Desk:
+    """One router at a place of a cube whose members know each other."""
+
+    def __init__(
+        self, me: int = 0, nodes: int = 8, config: VCubePSConfig | None = None, app: Inbox | None = None, oracle: bool = False
+    ) -> None:
+        self.app = app or Inbox()
+        self.below, self.env = FakeEnv(me=me), FakeEnv(me=me)
+        self.cube = VCube(self.below, (Census if oracle else Founders)(nodes))
+        self.router = VCubePS(self.env, self.cube, self.app, config or VCubePSConfig())
+        self.cube.start()
+        self.router.start()
+
+    def subscribed(self, *peers: int, topic: str = "t") -> Desk:
+        """These are, this node too if it is one of them, and all of it is acknowledged."""
+        for peer in peers:
+            if peer == self.env.me:
+                self.router.join(topic)
+                for child, msg in self.env.take():
+                    receive(self.router, child, Ack(msg.id, ()))  # type: ignore[attr-defined]
+            else:
+                self.router.views.note(topic, Standing(peer, True, 1, 1))
+        self.env.take()
+        self.env.take_traced()
+        return self
+
+    def publish(self, data: bytes = b"data", topic: str = "t") -> Publication:
+        publication = self.router.compose(topic, data)
+        self.router.publish(publication)
+        return publication
+
+    def sent(self) -> list[tuple[Peer, Any]]:
+        return self.env.take()
+
+    def hears(self, sender: Peer, msg: Message) -> None:
+        receive(self.router, sender, msg)
+
+
+def pub(sequence: int = 1, source: Peer = 2, number: int = 1, base: int | None = None, height: int = 0, epoch: int = 1) -> Pub:
+    key = MessageId(source, epoch, sequence)
+    return Pub(key, "t", b"%d" % number, None, (), b"", b"", number, number if base is None else base, 1, height)
+
+
+def sub(source: int = 2, sequence: int = 1, height: int = 0) -> Sub:
+    return Sub(MessageId(source, 1, sequence), "t", height, Member(source, PeerInfo(source), 0))
+
+
+# The trees.
+
+
+def test_a_publication_goes_to_the_first_subscriber_of_each_cluster() -> None:
+    """Node 2 of the paper's Figure 3, on the right."""
+    desk = Desk(2).subscribed(0, 2, 3, 5, 7)
+    desk.publish()
+    assert [(peer, msg.height) for peer, msg in desk.sent()] == [(3, 0), (0, 1), (7, 2)]
+
+
+def test_who_is_reached_in_cluster_s_serves_the_clusters_below() -> None:
+    desk = Desk(7).subscribed(0, 2, 3, 5, 7)
+    desk.hears(2, pub(height=2))
+    ((peer, msg),) = desk.sent()
+    assert (peer, msg.height, msg.hops) == (5, 1, 2)
+    assert [p.data for p in desk.app.delivered] == [b"1"]
+
+
+def test_a_subscription_goes_to_all_and_says_where_its_source_is() -> None:
+    desk = Desk(0).subscribed(3)
+    desk.router.join("t")
+    sent = desk.sent()
+    assert [(peer, msg.height) for peer, msg in sent] == [(1, 0), (2, 1), (4, 2)]
+    assert all(isinstance(msg, Sub) and msg.member == Member(0, PeerInfo(0), 0) for _, msg in sent)
+
+
+def test_an_unsubscription_goes_to_the_subscribers_alone() -> None:
+    desk = Desk(0).subscribed(0, 3, 5)
+    desk.router.leave("t")
+    assert [(peer, type(msg)) for peer, msg in desk.sent()] == [(3, Uns), (5, Uns)]
+
+
+def test_who_does_not_subscribe_may_publish() -> None:
+    desk = Desk(0).subscribed(3, 5)
+    desk.publish()
+    assert [peer for peer, _ in desk.sent()] == [3, 5]
+    assert desk.app.delivered == []
+
+
+# Acknowledgements.
+
+
+def test_a_leaf_acknowledges_at_once() -> None:
+    desk = Desk(3).subscribed(2, 3)
+    desk.hears(2, pub())
+    own = desk.router.views.of("t", 3)
+    assert own is not None
+    assert desk.sent() == [(2, Ack(pub().id, (own,)))]
+    desk.hears(2, pub(2, number=2))
+    assert desk.sent() == [(2, Ack(pub(2).id, ()))]  # by now the source knows this subscriber
+
+
+def test_others_acknowledge_when_all_below_have_and_hand_on_what_these_said() -> None:
+    desk = Desk(4).subscribed(0, 4, 5, 6)
+    desk.hears(0, pub(source=0, height=2))
+    assert [peer for peer, _ in desk.sent()] == [5, 6]
+    desk.hears(5, Ack(pub(source=0).id, (Standing(5, False, 1, 9),)))
+    assert desk.sent() == []
+    desk.hears(6, Ack(pub(source=0).id, ()))
+    ((peer, ack),) = desk.sent()
+    assert peer == 0 and {s.peer: s.subscribed for s in ack.view} == {4: True, 5: False}
+    assert desk.router.views.subscribers("t") == 1 << 0 | 1 << 4 | 1 << 6
+
+
+def test_a_subscription_is_in_force_when_all_have_acknowledged_it_and_tells_who_subscribes() -> None:
+    desk = Desk(0)
+    desk.router.join("t")
+    (one, msg), (two, _), (four, _) = desk.sent()
+    desk.hears(one, Ack(msg.id, ()))
+    desk.hears(two, Ack(msg.id, (Standing(3, True, 1, 1),)))
+    assert desk.app.in_force == []
+    desk.hears(four, Ack(msg.id, (Standing(5, True, 1, 1), Standing(6, True, 1, 1))))
+    assert desk.app.in_force == ["t"]
+    assert desk.router.views.subscribers("t") == 1 << 0 | 1 << 3 | 1 << 5 | 1 << 6
+
+
+def test_a_subscriber_answers_a_subscription_with_its_own() -> None:
+    desk = Desk(3).subscribed(3)
+    desk.hears(2, sub())
+    own = desk.router.views.of("t", 3)
+    assert desk.sent() == [(2, Ack(sub().id, (own,)))]  # type: ignore[arg-type]
+    assert desk.router.views.subscribers("t") == 1 << 2 | 1 << 3
+
+
+def test_the_newest_standing_of_a_peer_wins() -> None:
+    desk = Desk(3).subscribed(3)
+    desk.hears(2, sub(sequence=4))
+    desk.hears(2, Uns(MessageId(2, 1, 3), "t", 0))
+    assert desk.router.views.subscribers("t") >> 2 & 1
+    desk.hears(2, Uns(MessageId(2, 1, 5), "t", 0))
+    assert not desk.router.views.subscribers("t") >> 2 & 1
+
+
+def test_who_has_left_forwards_what_still_comes_and_says_that_it_left() -> None:
+    desk = Desk(4).subscribed(0, 4, 5)
+    desk.router.leave("t")
+    desk.env.take()
+    desk.hears(0, pub(source=0, height=2))
+    ((peer, msg),) = desk.sent()
+    assert (peer, type(msg)) == (5, Pub)
+    desk.hears(5, Ack(msg.id, ()))
+    ((_, ack),) = desk.sent()
+    assert [(s.peer, s.subscribed) for s in ack.view] == [(4, False)]
+    assert desk.app.delivered == []
+
+
+# The gate and the window.
+
+
+def test_the_paper_s_gate_lets_one_through_at_a_time() -> None:
+    desk = Desk(0, config=GATE).subscribed(0, 1)
+    first, second = desk.publish(b"1"), desk.publish(b"2")
+    ((_, msg),) = desk.sent()
+    assert msg.id == first.id
+    assert desk.router.unplaced() > 0
+    desk.hears(1, Ack(first.id, ()))
+    ((_, msg),) = desk.sent()
+    assert (msg.id, msg.number, msg.base) == (second.id, 2, 2)
+    assert desk.router.unplaced() == 0
+
+
+def test_gates_of_two_topics_are_two() -> None:
+    desk = Desk(0, config=GATE).subscribed(1).subscribed(1, topic="u")
+    desk.publish()
+    desk.publish(topic="u")
+    assert [msg.topic for _, msg in desk.sent()] == ["t", "u"]
+
+
+def test_a_window_lets_several_through_and_says_what_is_acknowledged() -> None:
+    desk = Desk(0, config=VCubePSConfig(window=2)).subscribed(0, 1)
+    one, two, three = desk.publish(), desk.publish(), desk.publish()
+    assert [(msg.id, msg.number - msg.base) for _, msg in desk.sent()] == [(one.id, 0), (two.id, 1)]
+    desk.hears(1, Ack(two.id, ()))
+    ((_, msg),) = desk.sent()
+    assert (msg.id, msg.number - msg.base) == (three.id, 2)
+
+
+def test_a_subscription_goes_alone_and_publications_wait_for_it() -> None:
+    desk = Desk(0, nodes=2)
+    desk.router.join("t")
+    desk.router.views.note("t", Standing(1, True, 1, 1))
+    published = desk.publish()
+    ((_, msg),) = desk.sent()
+    assert isinstance(msg, Sub)
+    desk.hears(1, Ack(msg.id, ()))
+    assert [msg.id for _, msg in desk.sent()] == [published.id]
+
+
+def test_who_has_no_place_yet_waits() -> None:
+    below, env = FakeEnv(me=0), FakeEnv(me=0)
+    cube = VCube(below, (1,))
+    router = VCubePS(env, cube, app := Inbox())
+    cube.start()
+    router.join("t")
+    router.publish(router.compose("t", b"early"))
+    assert env.take() == [] and app.in_force == []
+
+
+def test_many_that_end_at_once_are_no_deep_stack() -> None:
+    desk = Desk(0, nodes=1, config=GATE)
+    for _ in range(3_000):
+        desk.publish()
+    assert desk.router.unplaced() == 0
+
+
+def test_beyond_the_bytes_that_may_wait_a_message_is_refused() -> None:
+    desk = Desk(0, config=VCubePSConfig(window=1, held_bytes=1_000)).subscribed(1)
+    for _ in range(5):
+        desk.publish(bytes(400))
+    assert desk.router.refused == 2
+    assert [row.kind for row in desk.env.traced if row.reason] == [REJECT] * 2
+
+
+# Per-source FIFO reception.
+
+
+def test_one_that_overtook_another_waits_for_it() -> None:
+    desk = Desk(3).subscribed(2, 3)
+    desk.hears(2, pub(1, number=1))
+    desk.hears(2, pub(3, number=3, base=2))
+    assert [p.data for p in desk.app.delivered] == [b"1"]
+    ((request),) = desk.env.take_requests()
+    assert (request.peer, request.msg) == (2, AskFloor("t", 3))
+    desk.hears(1, pub(2, number=2, base=1))
+    assert [p.data for p in desk.app.delivered] == [b"1", b"2", b"3"]
+    assert sum(isinstance(msg, Ack) for _, msg in desk.sent()) == 3  # it is forwarded and acknowledged all the same
+
+
+def test_what_is_acknowledged_and_did_not_come_was_for_others() -> None:
+    desk = Desk(3).subscribed(2, 3)
+    desk.hears(2, pub(5, number=5, base=3))
+    assert desk.app.delivered == []
+    desk.env.take_requests()[0].reply(Floor(5))
+    assert [p.data for p in desk.app.delivered] == [b"5"]
+    desk.hears(2, pub(8, number=8, base=7))
+    desk.hears(2, pub(9, number=9, base=8))
+    assert [p.data for p in desk.app.delivered] == [b"5", b"8", b"9"]
+
+
+def test_a_source_that_is_gone_holds_nothing_up() -> None:
+    desk = Desk(3).subscribed(2, 3)
+    desk.hears(2, pub(5, number=5, base=3))
+    receive(desk.cube, 1, News((Member(2, PeerInfo(2), 1),), 0))
+    desk.env.take_requests()[0].fail("timeout")
+    assert [p.data for p in desk.app.delivered] == [b"5"]
+
+
+def test_the_source_says_when_all_before_are_acknowledged() -> None:
+    desk = Desk(0).subscribed(1)
+    one, two = desk.publish(), desk.publish()
+    (_, msg), (_, later) = desk.sent()
+    said: list[Message] = []
+    ask(desk.router, 1, AskFloor("t", later.number), said.append)
+    assert said == []
+    desk.hears(1, Ack(two.id, ()))
+    assert said == []
+    desk.hears(1, Ack(one.id, ()))
+    assert said == [Floor(later.number + 1)]
+    ask(desk.router, 1, AskFloor("t", msg.number), said.append)
+    ask(desk.router, 1, AskFloor("unheard of", 7), said.append)
+    assert said[1:] == [Floor(later.number + 1), Floor(7)]
+
+
+@given(st.lists(st.integers(1, 40), unique=True, max_size=40), st.integers(0, 1 << 30))
+def test_any_order_of_arrival_is_handed_up_in_order(numbers: list[int], seed: int) -> None:
+    rng, asked = Random(seed), [0]
+    streams = Streams(1 << 20, lambda key, number: asked.__setitem__(0, number))
+    out: list[int] = []
+
+    def up(items: Sequence[Item]) -> None:
+        out.extend(int(item.publication.data) for item in items)
+
+    for number in rng.sample(numbers, len(numbers)):
+        up(streams.arrived((2, "t"), 1, number, 1, Item(pub(number, number=number).publication(), 1)))
+    up(streams.answered((2, "t"), 41))
+    assert out == sorted(numbers)
+    assert streams.bytes == 0
+
+
+def test_what_waits_in_a_stream_is_bounded() -> None:
+    streams = Streams(1 << 20, lambda key, number: None)
+    for number in range(2, 3 * WINDOW):
+        streams.arrived((2, "t"), 1, number, 1, Item(pub(number).publication(), 1))
+        assert len(streams.streams[2, "t"].held) <= WINDOW
+
+
+def test_a_source_that_begins_anew_begins_a_new_stream() -> None:
+    desk = Desk(3).subscribed(2, 3)
+    desk.hears(2, pub(7, number=7))
+    desk.hears(2, pub(1, number=1, epoch=2))
+    desk.hears(2, pub(8, number=8))  # of the life before: it comes too late
+    assert [p.data for p in desk.app.delivered] == [b"7", b"1"]
+
+
+# Validation.
+
+
+def test_a_message_goes_on_when_it_was_accepted_and_not_before() -> None:
+    judge = Judge()
+    desk = Desk(4, app=judge).subscribed(0, 4, 5)
+    desk.hears(0, pub(source=0, height=2))
+    assert desk.sent() == []
+    judge.cases[0](Verdict.ACCEPT)
+    assert [peer for peer, _ in desk.sent()] == [5]
+
+
+def test_one_that_is_refused_goes_no_further_and_holds_no_gate() -> None:
+    judge = Judge()
+    desk = Desk(4, app=judge).subscribed(0, 4, 5)
+    desk.hears(0, pub(source=0, height=2))
+    desk.hears(0, pub(2, source=0, number=2, height=2))
+    judge.cases[0](Verdict.REJECT)
+    judge.cases[1](Verdict.ACCEPT)
+    assert [(peer, type(msg)) for peer, msg in desk.sent()] == [(0, Ack), (5, Pub)]
+    assert [p.data for p in judge.delivered] == [b"2"]
+
+
+# Crashes.
+
+
+def test_what_a_dead_child_was_to_hand_on_goes_to_the_next_of_its_cluster() -> None:
+    desk = Desk(0, config=GATE).subscribed(0, 4, 5, 6)
+    published = desk.publish()
+    assert [(peer, msg.height) for peer, msg in desk.sent()] == [(4, 2)]
+    receive(desk.cube, 1, News((Member(4, PeerInfo(4), 1),), 0))
+    assert [(peer, msg.height) for peer, msg in desk.sent()] == [(5, 2)]
+    desk.hears(5, Ack(published.id, ()))
+    desk.publish()
+    assert [peer for peer, _ in desk.sent()] == [5]
+
+
+def test_a_gate_whose_last_child_is_dead_opens() -> None:
+    desk = Desk(0, config=GATE).subscribed(0, 4)
+    desk.publish()
+    desk.publish()
+    assert len(desk.sent()) == 1
+    receive(desk.cube, 1, News((Member(4, PeerInfo(4), 1),), 0))
+    assert desk.router.unplaced() == 0 and desk.router.broadcasts.tasks == {}
+
+
+def test_a_parent_that_is_suspected_gets_its_ack_for_it_may_wait() -> None:
+    desk = Desk(4).subscribed(0, 4, 5)
+    desk.hears(0, pub(source=0, height=2))
+    ((_, msg),) = desk.sent()
+    receive(desk.cube, 1, News((Member(0, PeerInfo(0), 1),), 0))
+    desk.env.take()
+    desk.hears(5, Ack(msg.id, ()))
+    assert [(peer, type(msg)) for peer, msg in desk.sent()] == [(0, Ack)]
+
+
+def test_a_second_copy_is_acknowledged_and_serves_what_the_first_did_not_ask_for() -> None:
+    desk = Desk(5).subscribed(0, 4, 5, 6, 7)
+    desk.hears(4, pub(source=0, height=0))
+    desk.sent()
+    desk.hears(0, pub(source=0, height=2))  # 4 crashed, and its part is this node's
+    sent = desk.sent()
+    assert [(peer, type(msg)) for peer, msg in sent] == [(4, Pub), (7, Pub)]
+    for peer, msg in sent:
+        desk.hears(peer, Ack(msg.id, ()))
+    assert [(peer, type(msg)) for peer, msg in desk.sent()] == [(0, Ack)]
+    desk.hears(0, pub(source=0, height=2))
+    assert [(peer, type(msg)) for peer, msg in desk.sent()] == [(0, Ack)]
+    assert len(desk.app.delivered) == 1
+    assert [row.kind for row in desk.env.traced].count(DUPLICATE) == 2
+
+
+def test_two_that_have_each_other_below_them_do_not_wait_for_each_other() -> None:
+    """Node 5 has 4 as a child for its lowest cluster, and 4 hands on to 5 for its own: neither owes the other more than that."""
+    desk = Desk(5).subscribed(0, 4, 5, 6, 7)
+    desk.hears(0, pub(source=0, height=2))
+    assert [peer for peer, _ in desk.sent()] == [4, 7]
+    desk.hears(4, pub(source=0, height=0))
+    assert [(peer, type(msg)) for peer, msg in desk.sent()] == [(4, Ack)]
+    desk.hears(4, Ack(pub(source=0).id, ()))
+    desk.hears(7, Ack(pub(source=0).id, ()))
+    assert [(peer, type(msg)) for peer, msg in desk.sent()] == [(0, Ack)]
+
+
+def test_what_was_on_a_broken_link_is_sent_again() -> None:
+    desk = Desk(0).subscribed(0, 4)
+    published = desk.publish()
+    desk.sent()
+    desk.router.link_down(4, 3, "reset")
+    assert [(peer, msg.id) for peer, msg in desk.sent()] == [(4, published.id)]
+
+
+def test_a_child_that_says_nothing_gets_it_again_and_is_passed_over_at_last() -> None:
+    config = VCubePSConfig(window=1)
+    desk = Desk(0, config=config).subscribed(0, 4, 5)
+    desk.publish()
+    desk.env.advance(20 * config.patience)
+    assert [peer for peer, _ in desk.sent()] == [4] * config.sends + [5] * config.sends
+    assert desk.router.broadcasts.tasks == {}
+    assert 4 in [request.peer for request in desk.below.requests]  # the overlay was asked to look
+
+
+def test_a_member_that_comes_later_is_told_what_this_node_subscribes_to() -> None:
+    desk = Desk(0).subscribed(0)
+    receive(desk.cube, 1, News((Member(9, PeerInfo(9), 0),), 0))
+    own = desk.router.views.of("t", 0)
+    assert own is not None
+    assert desk.sent() == [(9, Told((("t", own.epoch, own.sequence),)))]
+
+
+def test_what_a_member_tells_counts() -> None:
+    desk = Desk(0).subscribed(0)
+    desk.hears(3, Told((("t", 1, 1),)))
+    assert desk.router.views.subscribers("t") == 1 << 0 | 1 << 3
+
+
+def test_who_the_overlay_forgets_is_forgotten() -> None:
+    desk = Desk(0).subscribed(0, 3)
+    desk.router.member_gone(3)
+    assert desk.router.views.of("t", 3) is None and desk.router.views.size == 1
+
+
+def test_a_subscriber_holds_links_to_its_children() -> None:
+    desk = Desk(0).subscribed(0, 3, 5)
+    desk.env.advance(SETTLED)
+    assert list(desk.env.holds) == [3, 5]
+    desk.router.leave("t")
+    desk.router.join("u")
+    desk.env.advance(SETTLED)
+    assert list(desk.env.holds) == []
+
+
+def test_an_oracle_knows_subscriptions_at_once_and_sends_none() -> None:
+    desk = Desk(0, oracle=True)
+    desk.router.join("t")
+    assert desk.app.in_force == ["t"] and desk.sent() == []
+    assert desk.cube.census is not None
+    desk.cube.census.subscribers["t"] |= 1 << 6
+    desk.publish()
+    assert [peer for peer, _ in desk.sent()] == [6]
+
+
+# The border.
+
+
+def test_a_filter_and_another_overlay_are_refused() -> None:
+    with pytest.raises(UsageError, match="by topic"):
+        Desk().router.join(Filter(()))
+    with pytest.raises(UsageError, match="needs the overlay vcube"):
+        VCubePS(FakeEnv(), Static(FakeEnv(), (), ()), Inbox())
+
+
+@pytest.mark.parametrize(
+    "msg",
+    [
+        pub(source=b"bytes"),
+        pub(number=1, base=2),
+        pub(number=NUMBER + 1),
+        pub(height=DIMENSION + 1),
+        pub(epoch=-1),
+        sub(height=DIMENSION + 1),
+        replace(sub(), member=Member(3, PeerInfo(3), 0)),
+        replace(sub(), member=Member(-3, PeerInfo(2), 0)),
+        Uns(MessageId(2, 1, -1), "t", 0),
+        Ack(MessageId(0, 1, 1), (Standing(b"bytes", True, 1, 1),)),
+        Ack(MessageId(0, 1, 1), (Standing(2, True, -1, 1),)),
+        Told((("t", -1, 0),)),
+        Told((("t" * 2_000, 1, 0),)),
+    ],
+)
+def test_what_no_member_says_is_its_sender_s_fault(msg: Message) -> None:
+    with pytest.raises(PeerError):
+        Desk(3).subscribed(3).hears(2, msg)
+
+
+def test_an_ack_that_nobody_waits_for_is_nothing() -> None:
+    desk = Desk(0).subscribed(0, 1)
+    published = desk.publish()
+    desk.sent()
+    desk.hears(7, Ack(published.id, (Standing(7, True, 1, 1),)))
+    assert desk.router.broadcasts.tasks and not desk.router.views.subscribers("t") >> 7 & 1
+
+
+def test_every_message_passes_the_codec() -> None:
+    codec = msgpack(VCubePS.kinds)
+    standing = Standing(b"peer", True, 1, 2)
+    said = [pub(source=b"peer"), Uns(MessageId(b"peer", 1, 2), "t", 3), Ack(MessageId(b"peer", 1, 2), (standing,))]
+    more = [Sub(MessageId(b"p", 1, 2), "t", 3, Member(1, PeerInfo(b"p"), 0)), Told((("t", 1, 2),)), AskFloor("t", 1), Floor(2)]
+    for msg in [*said, *more]:
+        assert list(codec.unpack(codec.pack([msg])[0])) == [msg]
+
+
+def test_options_out_of_bounds_are_refused() -> None:
+    for name, value in (("window", 0), ("window", WINDOW + 1), ("sends", 0)):
+        with pytest.raises(UsageError, match=rf"router\.{name} is {value}; it must be at"):
+            stacks.check(STACK, {}, {name: value}, 10)
+    with pytest.raises(UsageError, match=r"overlay\.start is 'x'; choose join, order, oracle"):
+        stacks.check(STACK, {"start": "x"}, {}, 10)
+    with pytest.raises(UsageError, match="from the start"):
+        stacks.find(STACK, {"start": "oracle"}, {}).node((1,), Inbox())(FakeEnv)
+
+
+# Whole networks.
+
+
+def router_of(machines: Sequence[Machine]) -> Router:
+    router = machines[-1]
+    assert isinstance(router, Router)
+    return router
+
+
+@given(st.integers(1, 24), st.integers(0, 1 << 30), st.sampled_from([1, 3, 16]))
+@settings(max_examples=10, deadline=None)
+def test_each_subscriber_has_each_message_once_and_those_of_a_source_in_order(nodes: int, seed: int, window: int) -> None:
+    rng, apps = Random(seed), [Inbox() for _ in range(nodes)]
+    stack = stacks.find(STACK, {"start": "order", "round_every": 10 * SECOND}, {"window": window})
+    sim = Simulator(seed, Uniform(low=1.0, high=200.0))
+    for contacts, app in zip(stack.introduce(nodes, rng), apps, strict=True):
+        sim.add(stack.node(contacts, app))
+    subscribers = sorted(rng.sample(range(nodes), rng.randint(1, nodes)))
+    for node in subscribers:
+        router_of(sim.nodes[node].machines).join("t")
+    sim.run(20 * SECOND)
+    said: dict[int, list[bytes]] = {node: [] for node in range(nodes)}
+    for turn in range(20):
+        node = rng.randrange(nodes)
+        router = router_of(sim.nodes[node].machines)
+        router.publish(router.compose("t", b"%d" % turn))
+        said[node].append(b"%d" % turn)
+    sim.run(100 * SECOND)
+    for node, app in enumerate(apps):
+        assert len(app.in_force) == (node in subscribers)
+        heard = {source: [p.data for p in app.delivered if p.id.source == source] for source in range(nodes)}
+        assert heard == (said if node in subscribers else {source: [] for source in range(nodes)})
+
+
+def test_nodes_that_join_on_a_wire_with_the_codec_hear_each_other() -> None:
+    wire, apps = FakeWire(codec=True), [Inbox() for _ in range(7)]
+    stack = stacks.find(STACK, {}, {})
+    for number, app in enumerate(apps):
+        wire.add(stack.node((0,) if number else (), app))
+        wire.run()
+        router_of(wire.nodes[-1].machines).join("t")
+    wire.run(SECOND)
+    for node in wire.nodes:
+        router = router_of(node.machines)
+        router.publish(router.compose("t", b"%d" % node.me))
+    wire.run(SECOND)
+    assert wire.errors == []
+    assert all(sorted(p.data for p in app.delivered) == [b"%d" % number for number in range(7)] for app in apps)
+
+
+def scenario(**more: Any) -> Scenario:
+    return replace(Scenario(stack=STACK, nodes=50, workload=Workload(messages=40)), **more)
+
+
+@pytest.mark.parametrize("start", ["join", "order", "oracle"])
+@pytest.mark.parametrize("share", [1.0, 0.25])
+def test_a_quiet_network_sends_one_copy_a_subscriber_and_none_to_others(start: str, share: float) -> None:
+    work = Workload(messages=20, subscribers=share, publishers=share)
+    result = run(scenario(overlay={"start": start}, workload=work))
+    assert (result["reliability_min"], result["rmr"], result["false_positives"]) == (1.0, 0.0, 0.0)
+    assert result["payload_per_delivery"] == 1.0
+    assert result["ldh_max"] <= 6
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    churning = scenario(nodes=20, churn=Churn(session=30.0))
+    assert run(churning)["trace_hash"] == run(churning)["trace_hash"]
+
+
+@pytest.mark.parametrize("window", [1, 16])
+def test_survivors_of_a_mass_crash_have_every_message_of_survivors(window: int) -> None:
+    """The crash is in the midst of the messages; no gate is shut for ever by the dead."""
+    crash = MassCrash(at=7.0, share=0.3)
+    result = run(scenario(router={"window": window}, faults=(crash,), window=40.0, overlay={"start": "order"}))
+    assert result["reliability"] > 0.97
+    assert result["messages"] == 40
+
+
+def test_subscriptions_that_come_and_go_lose_nothing() -> None:
+    result = run(scenario(churn=Churn(subscriptions=10.0), overlay={"start": "order"}, nodes=30))
+    assert result["reliability_min"] == 1.0
+
+
+# Live.
+
+
+async def test_live_nodes_deliver_to_each_subscriber_once_and_in_order() -> None:
+    with trio.fail_after(120):
+        async with (
+            PubSub.open(STACK, listen=HERE) as first,
+            PubSub.open(STACK, bootstrap=first.addresses, listen=HERE) as second,
+            PubSub.open(STACK, bootstrap=first.addresses, listen=HERE) as third,
+            first.subscribe("t") as one,
+            second.subscribe("t") as two,
+            third.subscribe("t") as three,
+        ):
+            for turn in range(30):
+                for name, node in (("a", first), ("b", second), ("c", third)):
+                    await node.publish("t", f"{name}{turn}".encode())
+            for messages in (one, two, three):
+                heard = [(await anext(messages)).data.decode() for _ in range(90)]
+                assert {name: [text for text in heard if text[0] == name] for name in "abc"} == {
+                    name: [f"{name}{turn}" for turn in range(30)] for name in "abc"
+                }
+
+
+async def test_live_nodes_go_on_without_one_that_crashed() -> None:
+    with trio.fail_after(120):
+        async with AsyncExitStack() as opened:
+            nodes: list[PubSub] = []
+            inboxes = []
+            for _ in range(6):
+                bootstrap = nodes[-1].addresses if nodes else ()  # any member admits
+                nodes.append(await opened.enter_async_context(PubSub.open(STACK, bootstrap=bootstrap, listen=HERE)))
+                inboxes.append(await opened.enter_async_context(nodes[-1].subscribe("t")))
+            crashed = nodes[2]
+            crashed.driver.stopped = True
+            crashed.host.halt("crash")
+            said = [b"%02d" % turn for turn in range(40)]  # more than the window
+            for data in said:
+                await nodes[0].publish("t", data)
+            for node, messages in zip(nodes, inboxes, strict=True):
+                if node is not crashed:
+                    assert [(await anext(messages)).data for _ in said] == said
