@@ -64,6 +64,9 @@ class Fifo(Order):
             for key in [key for key in self.streams if key[2] == topic]:
                 self._end(self.streams.pop(key))
 
+    def is_open(self, topic: str) -> bool:
+        return topic in self.topics
+
     def deliver(self, publication: Publication) -> None:
         header = publication.order
         if header is None or publication.topic not in self.topics or publication.id.source == self.env.me:
