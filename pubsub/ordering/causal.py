@@ -30,6 +30,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from msgspec import Meta
@@ -47,6 +48,7 @@ PROTOCOL = "/weft/causal/1.0.0"
 
 ASKED = 64  # ids in one message; more is a fault of the peer
 BURST = 1 << 18
+CUT = 1_024  # sources of which one message tells where a subscription begins
 EVER = 1 << 60  # microseconds: longer than anybody is there
 
 Key: TypeAlias = tuple[Peer, int]
@@ -85,10 +87,11 @@ class Copy(Message, frozen=True, tag=1):
 
 
 class Before(Message, frozen=True, tag=2):
-    """These came before the asker subscribed."""
+    """These were delivered before the asker subscribed, and so was what `cut` says of the sources heard last."""
 
     topic: Topic
     ids: Ids
+    cut: Annotated[tuple[MessageId, ...], Meta(max_length=CUT)]
 
 
 @dataclass(frozen=True)
@@ -155,12 +158,16 @@ class Group:
         self.opened = 0
         self.sent = 0
         self.barrier: dict[MessageId, None] = {}
+        self.last_delvs: OrderedDict[Key, tuple[int, int]] = OrderedDict()
+        self.earlier: dict[Key, int] = {}
         self.begin(0)
 
     def begin(self, now: int) -> None:
-        """A subscription knows nothing of an earlier one; what is published still comes after all of that."""
+        """A subscription need not go on where an earlier one ended; but what is published comes after all of that."""
+        self.earlier |= {source: sequence for source, (sequence, _) in self.last_delvs.items()}
         self.since = now
-        self.last_delvs: OrderedDict[Key, tuple[int, int]] = OrderedDict()
+        self.starting_cut: dict[Key, int] = {}
+        self.last_delvs.clear()
         self.given_up: OrderedDict[MessageId, None] = OrderedDict()
         self.held: dict[MessageId, Held] = {}
         self.each: Counter[Peer] = Counter()
@@ -171,22 +178,52 @@ class Group:
         return source in self.last_delvs
 
     def over(self, id: MessageId) -> bool:
-        """Delivered, given up, or of a source that has gone on without it."""
-        return id.sequence <= self.last_delvs.get((id.source, id.epoch), (-1, 0))[0] or id in self.given_up
+        """Delivered, given up, of a source that has gone on without it, or from before the subscription."""
+        source = id.source, id.epoch
+        passed = max(self.last_delvs.get(source, (-1, 0))[0], self.starting_cut.get(source, -1), self.earlier.get(source, -1))
+        return id.sequence <= passed or id in self.given_up
 
     def came_before(self, id: MessageId, start: int, horizon: int) -> bool:
         """What is not kept any longer came before, if its source has said nothing since, or all that came since is kept."""
         sequence, when = self.last_delvs.get((id.source, id.epoch), (-1, 0))
         return id.sequence <= sequence and min(when, horizon) < start
 
+    def cut(self, start: int, since: dict[Key, int], whole: bool) -> tuple[MessageId, ...]:
+        """Where each source stood at that time; `since` has the first of each that was delivered later, if that is the `whole`."""
+        found = dict(self.earlier)
+        for source, (sequence, when) in self.last_delvs.items():
+            if when < start:
+                found[source] = sequence
+            elif whole and source in since:
+                found[source] = since[source] - 1
+        return tuple(MessageId(*source, sequence) for source, sequence in islice(reversed(found.items()), CUT))
+
     def add(self, held: Held) -> None:
         id = held.publication.id
         self.held[id] = held
         self.each[id.source] += 1
         for unmet in held.unmet:
-            self.waiting.setdefault((unmet.source, unmet.epoch), {}).setdefault(unmet, []).append(held)
+            self.wait(held, unmet)
+
+    def wait(self, held: Held, id: MessageId) -> None:
+        held.unmet[id] = None
+        self.waiting.setdefault((id.source, id.epoch), {}).setdefault(id, []).append(held)
+
+    def before(self, id: MessageId) -> MessageId | None:
+        """The last of its source before it that is held."""
+        source = id.source, id.epoch
+        return max((h for h in self.held if (h.source, h.epoch) == source and h.sequence < id.sequence), default=None)
 
     def remove(self, held: Held) -> None:
+        """It is held no longer, and waits for nothing."""
+        for unmet in held.unmet:
+            several = self.waiting[unmet.source, unmet.epoch]
+            several[unmet].remove(held)
+            if not several[unmet]:
+                del several[unmet]
+                self.wanted.pop(unmet, None)
+            if not several:
+                del self.waiting[unmet.source, unmet.epoch]
         id = held.publication.id
         del self.held[id]
         self.each[id.source] -= 1
@@ -201,7 +238,7 @@ class Group:
             several = self.waiting[id.source, id.epoch]
             for held in several.pop(id):
                 del held.unmet[id]
-                if not held.unmet and held.publication.id in self.held:
+                if not held.unmet:
                     free.append(held)
             if not several:
                 del self.waiting[id.source, id.epoch]
@@ -268,7 +305,6 @@ class Causal(Order):
         header = OrderHeader(self.env.epoch, group.sent, tuple(group.barrier))
         publication = self.router.compose(topic, data, header)
         if topic not in self.router.interests:  # then the router does not hand it back
-            self.kept.add(publication, self.env.now())
             self._note(group, publication)
         self.router.publish(publication)
         return publication
@@ -285,8 +321,7 @@ class Causal(Order):
             self.fifo.deliver(publication)
         elif publication.order is None:
             self._release(publication)
-        elif publication.id.source == self.env.me:
-            self.kept.add(publication, self.env.now())
+        elif publication.id.source == self.env.me and publication.id.epoch >= self.env.epoch:
             self._advance(group, publication)
         else:
             self._take(group, publication, publication.order)
@@ -294,16 +329,18 @@ class Causal(Order):
     def _take(self, group: Group, publication: Publication, header: OrderHeader) -> None:
         id = publication.id
         if group.over(id) or id in group.held:
-            self.late += 1
-            self.trace(REJECT, publication.topic, id, None, None, "late")
+            self._is_late(publication)
             return
-        self.kept.add(publication, self.env.now())
         unmet = {d: None for d in header.dependencies[: self.config.dependencies] if d != id and not group.over(d)}
         group.wanted.pop(id, None)
         if unmet:
             self._hold(group, Held(publication, self.env.now(), unmet))
         else:
             self._advance(group, publication)
+
+    def _is_late(self, publication: Publication) -> None:
+        self.late += 1
+        self.trace(REJECT, publication.topic, publication.id, None, None, "late")
 
     def _hold(self, group: Group, held: Held) -> None:
         now, source = self.env.now(), held.publication.id.source
@@ -326,17 +363,22 @@ class Causal(Order):
         ready = deque([publication])
         while ready and group.opened:
             turn = ready.popleft()
+            if group.over(turn.id):
+                self._is_late(turn)
+                continue
             self._note(group, turn)
             ready.extend(self._freed(group, group.waited(turn.id)))
             self._release(turn)
 
     def _note(self, group: Group, publication: Publication) -> None:
         """last_delvs and the barrier, as VCube-PS has them after Co_Deliver."""
+        self.kept.add(publication, self.env.now())
         id, header = publication.id, publication.order
         group.last_delvs[id.source, id.epoch] = (id.sequence, self.env.now())
         group.last_delvs.move_to_end((id.source, id.epoch))
-        if len(group.last_delvs) > self.config.sources:
-            group.last_delvs.popitem(last=False)
+        while len(group.last_delvs) + len(group.earlier) > self.config.sources:
+            quiet = group.earlier or group.last_delvs
+            quiet.pop(next(iter(quiet)))
         for covered in header.dependencies if header is not None else ():
             group.barrier.pop(covered, None)
         group.barrier[id] = None
@@ -360,6 +402,8 @@ class Causal(Order):
         """While anything is held: give up, and ask."""
         self.timer, now = None, self.env.now()
         for topic, group in list(self.groups.items()):
+            if now >= group.since + 2 * self.config.patience:
+                group.starting_cut.clear()
             for id in [id for id, wanted in group.wanted.items() if wanted.since + self.config.patience <= now]:
                 self._give_up(topic, group, id)
             while group.held and (oldest := next(iter(group.held.values()))).came + self.config.longest <= now:
@@ -375,11 +419,16 @@ class Causal(Order):
             self._pass_over(group, id)
 
     def _pass_over(self, group: Group, id: MessageId) -> None:
-        """It is not delivered any more: something that comes after it is."""
+        """It is not delivered any more: something that comes after it is. An earlier one of its source still comes before that."""
         group.given_up[id] = None
         if len(group.given_up) > self.config.given_up:
             group.given_up.popitem(last=False)
-        if id in group.waiting.get((id.source, id.epoch), ()):
+        waiting = group.waiting.get((id.source, id.epoch), {}).get(id)
+        if waiting is not None:
+            earlier = group.before(id)
+            for held in waiting if earlier is not None else ():
+                if earlier not in held.unmet and earlier != held.publication.id:
+                    group.wait(held, earlier)
             for publication in list(self._freed(group, [id])):
                 self._advance(group, publication)
 
@@ -397,8 +446,6 @@ class Causal(Order):
         for id in missing:
             self._give_up(held.publication.topic, group, id)
         if held.publication.id in group.held:
-            for id in list(held.unmet):
-                group.waiting[id.source, id.epoch][id].remove(held)
             group.remove(held)
             self._forget(held)
             self._advance(group, held.publication)
@@ -435,18 +482,17 @@ class Causal(Order):
             return
         now = self.env.now()
         start, before = now - m.since, []
+        there = group.since < start  # else this node cannot say how things stood then
         for id in m.ids:
-            entry = self.kept.get(id, now)
-            if entry is None:
-                before += [id] if group.came_before(id, start, self.kept.horizon) else []
-            elif entry.publication.topic != m.topic:
-                continue
-            elif entry.came < start:
+            entry, held = self.kept.get(id, now), group.held.get(id)
+            found = entry.publication if entry is not None else held.publication if held is not None else None
+            if there and (entry.came < start if entry is not None else group.came_before(id, start, self.kept.horizon)):
                 before.append(id)
-            elif self.env.backlog(sender) < BURST:
-                self.env.send(sender, Copy.of(entry.publication))
+            elif found is not None and found.topic == m.topic and self.env.backlog(sender) < BURST:
+                self.env.send(sender, Copy.of(found))
         if before:
-            self.env.send(sender, Before(m.topic, tuple(before)))
+            cut = group.cut(start, self.kept.first(m.topic, start), self.kept.horizon < start)
+            self.env.send(sender, Before(m.topic, tuple(before), cut))
 
     def _may_ask(self, peer: Peer, ids: int) -> bool:
         second = self.env.now() // SECOND
@@ -464,11 +510,30 @@ class Causal(Order):
 
     @upon(Before)
     def _came_before(self, sender: Peer, m: Before) -> None:
-        for id in m.ids:
-            group = self._answered(sender, m.topic, id)
-            if group is not None and not group.knows((id.source, id.epoch)):
-                self.before += 1
-                self._pass_over(group, id)
+        """Messages from before that are still on their way would come after what comes after them: the cut says which.
+
+        It is heeded for as long as such messages may come, and no longer, so that a liar cannot keep out later ones.
+        """
+        answered = [(self._answered(sender, m.topic, id), id) for id in m.ids]
+        passed = [(group, id) for group, id in answered if group is not None and not group.knows((id.source, id.epoch))]
+        for group, _ in passed[:1]:
+            if self.env.now() < group.since + self.config.patience:
+                self._begin_at(group, m.cut)
+        for group, id in passed:
+            self.before += 1
+            self._pass_over(group, id)
+
+    def _begin_at(self, group: Group, cut: tuple[MessageId, ...]) -> None:
+        for id in cut:
+            source = id.source, id.epoch
+            group.starting_cut[source] = max(id.sequence, group.starting_cut.get(source, -1))
+        for held in [held for id, held in group.held.items() if group.over(id)]:
+            group.remove(held)
+            self._forget(held)
+            self._is_late(held.publication)
+        over = [id for several in group.waiting.values() for id in several if group.over(id)]
+        for publication in list(self._freed(group, over)):
+            self._advance(group, publication)
 
     def _answered(self, sender: Peer, topic: str, id: MessageId) -> Group | None:
         """The group that waits for it, if this peer was asked; each ask is answered once."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from peer.machine import MessageId
+from peer.machine import MessageId, Peer
 from pubsub.message import Publication, weight
 
 
@@ -43,6 +43,17 @@ class Kept:
     def get(self, id: MessageId, now: int) -> Entry | None:
         self._expire(now)
         return self._entries.get(id)
+
+    def first(self, topic: str, start: int) -> dict[tuple[Peer, int], int]:
+        """The lowest sequence of each source that came at that time or later."""
+        found: dict[tuple[Peer, int], int] = {}
+        for entry in reversed(self._entries.values()):
+            if entry.came < start:
+                break
+            id = entry.publication.id
+            if entry.publication.topic == topic:
+                found[id.source, id.epoch] = min(id.sequence, found.get((id.source, id.epoch), id.sequence))
+        return found
 
     def _expire(self, now: int) -> None:
         while self._entries:
