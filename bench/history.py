@@ -268,7 +268,7 @@ def _gaps(stream: list[int], delivered: int) -> Iterator[tuple[int, int]]:
 
 
 def complete(stories: Iterable[Story]) -> list[Violation]:
-    """Causal completeness: there is no x that a subscription lacks, though it has a `before` and an `after`, before -> x -> after.
+    """Causal completeness: no subscription lacks an x, though it has a `before` and an `after`, and before -> x -> after.
 
     One violation for each x: `after` is it, `message` the first delivery that happened after it.
     """
@@ -298,9 +298,9 @@ def agreement(stories: Iterable[Story], until: int | None = None) -> list[Violat
         for history in correct:
             delivered |= history.delivered
         for history in correct:
-            for number in _bits(delivered & ~history.delivered):
-                if history.times[0] < story.published[number] and (until is None or story.published[number] < until):
-                    found.append(Violation(history.node, story.names[number]))
+            begin, end = history.times[0], story.published[-1] + 1 if until is None else until
+            lacking = [number for number in _bits(delivered & ~history.delivered) if begin < story.published[number] < end]
+            found += [Violation(history.node, story.names[number]) for number in lacking]
     return found
 
 

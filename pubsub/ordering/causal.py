@@ -26,11 +26,10 @@ and ids that a peer may ask for in a second; BURST bytes that wait on a link bef
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from msgspec import Meta
@@ -38,8 +37,9 @@ from msgspec import Meta
 from peer.errors import UsageError
 from peer.machine import MS, SECOND, Env, Lane, Link, Message, MessageId, Peer, Timer, upon
 from peer.trace import DUPLICATE, REJECT
-from pubsub.message import Attributes, OrderHeader, Publication, Verdict, weight
+from pubsub.message import Attributes, OrderHeader, Publication, Verdict
 from pubsub.ordering.fifo import Fifo
+from pubsub.ordering.group import CUT, Group, Held, Wanted
 from pubsub.ordering.kept import Kept
 from pubsub.ordering.order import Order
 from pubsub.router import TOPIC, App, Router
@@ -48,11 +48,8 @@ PROTOCOL = "/weft/causal/1.0.0"
 
 ASKED = 64  # ids in one message; more is a fault of the peer
 BURST = 1 << 18
-CUT = 1_024  # sources of which one message tells where a subscription begins
 EVER = 1 << 60  # microseconds: longer than anybody is there
 
-Key: TypeAlias = tuple[Peer, int]
-"""A source in one of its lives."""
 Topic: TypeAlias = Annotated[str, Meta(max_length=TOPIC)]
 Ids: TypeAlias = Annotated[tuple[MessageId, ...], Meta(max_length=ASKED)]
 
@@ -125,128 +122,6 @@ class CausalConfig:
 
 
 DEFAULT = CausalConfig()
-
-
-class Held:
-    """A message that waits, and for what."""
-
-    __slots__ = ("came", "publication", "unmet", "weight")
-
-    def __init__(self, publication: Publication, came: int, unmet: dict[MessageId, None]) -> None:
-        self.publication = publication
-        self.came = came
-        self.unmet = unmet
-        self.weight = weight(publication)
-
-
-class Wanted:
-    """An id that something waits for and that has not come: since when, and who was asked and has not answered."""
-
-    __slots__ = ("asked", "place", "since", "tries")
-
-    def __init__(self, since: int, place: float) -> None:
-        self.since = since
-        self.place = place
-        self.tries = 0
-        self.asked: dict[Peer, None] = {}
-
-
-class Group:
-    """One topic. `barrier` is what the next message from here comes after, `last_delvs` the last of each source and when."""
-
-    def __init__(self) -> None:
-        self.opened = 0
-        self.sent = 0
-        self.barrier: dict[MessageId, None] = {}
-        self.last_delvs: OrderedDict[Key, tuple[int, int]] = OrderedDict()
-        self.earlier: dict[Key, int] = {}
-        self.begin(0)
-
-    def begin(self, now: int) -> None:
-        """A subscription need not go on where an earlier one ended; but what is published comes after all of that."""
-        self.earlier |= {source: sequence for source, (sequence, _) in self.last_delvs.items()}
-        self.since = now
-        self.starting_cut: dict[Key, int] = {}
-        self.last_delvs.clear()
-        self.given_up: OrderedDict[MessageId, None] = OrderedDict()
-        self.held: dict[MessageId, Held] = {}
-        self.each: Counter[Peer] = Counter()
-        self.waiting: dict[Key, dict[MessageId, list[Held]]] = {}
-        self.wanted: dict[MessageId, Wanted] = {}
-
-    def knows(self, source: Key) -> bool:
-        return source in self.last_delvs
-
-    def over(self, id: MessageId) -> bool:
-        """Delivered, given up, of a source that has gone on without it, or from before the subscription."""
-        source = id.source, id.epoch
-        passed = max(self.last_delvs.get(source, (-1, 0))[0], self.starting_cut.get(source, -1), self.earlier.get(source, -1))
-        return id.sequence <= passed or id in self.given_up
-
-    def came_before(self, id: MessageId, start: int, horizon: int) -> bool:
-        """What is not kept any longer came before, if its source has said nothing since, or all that came since is kept."""
-        sequence, when = self.last_delvs.get((id.source, id.epoch), (-1, 0))
-        return id.sequence <= sequence and min(when, horizon) < start
-
-    def cut(self, start: int, since: dict[Key, int], whole: bool) -> tuple[MessageId, ...]:
-        """Where each source stood at that time; `since` has the first of each that was delivered later, if that is the `whole`."""
-        found = dict(self.earlier)
-        for source, (sequence, when) in self.last_delvs.items():
-            if when < start:
-                found[source] = sequence
-            elif whole and source in since:
-                found[source] = since[source] - 1
-        return tuple(MessageId(*source, sequence) for source, sequence in islice(reversed(found.items()), CUT))
-
-    def add(self, held: Held) -> None:
-        id = held.publication.id
-        self.held[id] = held
-        self.each[id.source] += 1
-        for unmet in held.unmet:
-            self.wait(held, unmet)
-
-    def wait(self, held: Held, id: MessageId) -> None:
-        held.unmet[id] = None
-        self.waiting.setdefault((id.source, id.epoch), {}).setdefault(id, []).append(held)
-
-    def before(self, id: MessageId) -> MessageId | None:
-        """The last of its source before it that is held."""
-        source = id.source, id.epoch
-        return max((h for h in self.held if (h.source, h.epoch) == source and h.sequence < id.sequence), default=None)
-
-    def remove(self, held: Held) -> None:
-        """It is held no longer, and waits for nothing."""
-        for unmet in held.unmet:
-            several = self.waiting[unmet.source, unmet.epoch]
-            several[unmet].remove(held)
-            if not several[unmet]:
-                del several[unmet]
-                self.wanted.pop(unmet, None)
-            if not several:
-                del self.waiting[unmet.source, unmet.epoch]
-        id = held.publication.id
-        del self.held[id]
-        self.each[id.source] -= 1
-        if not self.each[id.source]:
-            del self.each[id.source]
-
-    def met(self, ids: Iterable[MessageId]) -> list[Held]:
-        """These are waited for no longer; answers what waits for nothing any more."""
-        free = []
-        for id in ids:
-            self.wanted.pop(id, None)
-            several = self.waiting[id.source, id.epoch]
-            for held in several.pop(id):
-                del held.unmet[id]
-                if not held.unmet:
-                    free.append(held)
-            if not several:
-                del self.waiting[id.source, id.epoch]
-        return free
-
-    def waited(self, id: MessageId) -> list[MessageId]:
-        """Of the ids that are waited for, those that are over when this one is: its own, and earlier ones of its source."""
-        return [other for other in self.waiting.get((id.source, id.epoch), ()) if other.sequence <= id.sequence]
 
 
 class Causal(Order):
@@ -328,6 +203,8 @@ class Causal(Order):
 
     def _take(self, group: Group, publication: Publication, header: OrderHeader) -> None:
         id = publication.id
+        if group.first_rec is None:
+            group.first_rec = self.env.now()
         if group.over(id) or id in group.held:
             self._is_late(publication)
             return
@@ -402,7 +279,7 @@ class Causal(Order):
         """While anything is held: give up, and ask."""
         self.timer, now = None, self.env.now()
         for topic, group in list(self.groups.items()):
-            if now >= group.since + 2 * self.config.patience:
+            if group.first_rec is not None and now >= group.first_rec + 2 * self.config.patience:
                 group.starting_cut.clear()
             for id in [id for id, wanted in group.wanted.items() if wanted.since + self.config.patience <= now]:
                 self._give_up(topic, group, id)
@@ -419,16 +296,13 @@ class Causal(Order):
             self._pass_over(group, id)
 
     def _pass_over(self, group: Group, id: MessageId) -> None:
-        """It is not delivered any more: something that comes after it is. An earlier one of its source still comes before that."""
+        """It is not delivered any more: something that comes after it is. What is held of its source still comes before that."""
         group.given_up[id] = None
         if len(group.given_up) > self.config.given_up:
             group.given_up.popitem(last=False)
         waiting = group.waiting.get((id.source, id.epoch), {}).get(id)
         if waiting is not None:
-            earlier = group.before(id)
-            for held in waiting if earlier is not None else ():
-                if earlier not in held.unmet and earlier != held.publication.id:
-                    group.wait(held, earlier)
+            group.inherit(waiting, id)
             for publication in list(self._freed(group, [id])):
                 self._advance(group, publication)
 
@@ -517,7 +391,7 @@ class Causal(Order):
         answered = [(self._answered(sender, m.topic, id), id) for id in m.ids]
         passed = [(group, id) for group, id in answered if group is not None and not group.knows((id.source, id.epoch))]
         for group, _ in passed[:1]:
-            if self.env.now() < group.since + self.config.patience:
+            if group.first_rec is not None and self.env.now() < group.first_rec + self.config.patience:
                 self._begin_at(group, m.cut)
         for group, id in passed:
             self.before += 1
