@@ -296,7 +296,7 @@ class Causal(Order):
             self._pass_over(group, id)
 
     def _pass_over(self, group: Group, id: MessageId) -> None:
-        """It is not delivered any more: something that comes after it is. What is held of its source still comes before that."""
+        """It is not delivered any more: something that comes after it is. What is known of its source still comes before that."""
         group.given_up[id] = None
         if len(group.given_up) > self.config.given_up:
             group.given_up.popitem(last=False)
@@ -398,7 +398,7 @@ class Causal(Order):
             self._pass_over(group, id)
 
     def _begin_at(self, group: Group, cut: tuple[MessageId, ...]) -> None:
-        for id in cut:
+        for id in cut[: max(0, self.config.sources - len(group.starting_cut))]:
             source = id.source, id.epoch
             group.starting_cut[source] = max(id.sequence, group.starting_cut.get(source, -1))
         for held in [held for id, held in group.held.items() if group.over(id)]:

@@ -83,12 +83,13 @@ class Group:
 
     def cut(self, start: int, since: dict[Key, int], whole: bool) -> tuple[MessageId, ...]:
         """Where each source stood at that time; `since` has the first of each from then on, if nothing of it is forgotten."""
-        found = dict(self.earlier)
+        found = {source: max(sequence, self.earlier.get(source, -1)) for source, sequence in self.starting_cut.items()}
+        found |= {source: sequence for source, sequence in self.earlier.items() if source not in found}
         for source, (sequence, when) in self.last_delvs.items():
             if when < start:
                 found[source] = sequence
             elif whole and source in since:
-                found[source] = since[source] - 1
+                found[source] = max(since[source] - 1, found.get(source, -1))
         return tuple(MessageId(*source, sequence) for source, sequence in islice(reversed(found.items()), CUT))
 
     def add(self, held: Held) -> None:
@@ -103,9 +104,10 @@ class Group:
         self.waiting.setdefault((id.source, id.epoch), {}).setdefault(id, []).append(held)
 
     def inherit(self, waiting: Iterable[Held], id: MessageId) -> None:
-        """Whoever waits for this waits for the last before it of its source that is held, too."""
+        """Whoever waits for this waits for the last before it of its source that is held or waited for, too."""
         source = id.source, id.epoch
-        earlier = max((h for h in self.held if (h.source, h.epoch) == source and h.sequence < id.sequence), default=None)
+        known = [*self.waiting[source], *(held for held in self.held if (held.source, held.epoch) == source)]
+        earlier = max((other for other in known if other.sequence < id.sequence), default=None)
         for held in waiting if earlier is not None else ():
             if earlier is not None and earlier not in held.unmet and earlier != held.publication.id:
                 self.wait(held, earlier)
