@@ -15,7 +15,7 @@ routers here have none, and lose messages. So who lacks a predecessor asks:
 - What nobody brings within `patience` is given up: what waits for it goes on, and it is not delivered any more if it comes
   after all. A `reject` row says so, and `given_up` counts it. So are predecessors that this node's own validator refuses.
 Whoever names a message that does not exist yet can so keep it from others for a while: its author's signature says who did.
-A predecessor known only by one that was given up cannot be waited for.
+A predecessor known only by one that was given up, or that came before, cannot be waited for: if it comes it may be late.
 
 Below: a router, and links to peers that speak this protocol. Above: the app. Topics that were not opened with it are left to
 `fifo`. Messages without a header, of peers that have not opened the topic with an order, pass through.
