@@ -20,7 +20,7 @@ from bench.workload import Workload
 from peer import faults
 from peer.machine import SECOND
 from peer.sim import Simulator, stream
-from peer.trace import Tracer
+from peer.trace import Observer, Tracer
 from pubsub import stacks
 
 Progress: TypeAlias = Callable[[float, str], None]
@@ -35,11 +35,13 @@ def run(
     save_faults: Path | None = None,
     counters: bool = True,
     hashed: bool = True,
+    observer: Observer | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """The object that `weft sim --json` prints; without counters it has no figures but those of the run itself.
 
-    Without a hash only the kinds of rows that the scenario asks for cost time.
+    Without a hash only the kinds of rows that the scenario asks for cost time. An observer sees all rows, and stands in the
+    place of the counters.
     """
     validate(scenario)
     stack = stacks.find(scenario.stack, scenario.overlay, scenario.router)
@@ -47,10 +49,10 @@ def run(
     plan = faults.settle(scenario.faults, range(scenario.nodes), stream(scenario.seed, "faults"))
     if save_faults is not None:
         faults.save(save_faults, plan)
-    counted = Counters(round(scenario.window * SECOND)) if counters else None
+    counted = Counters(round(scenario.window * SECOND)) if counters and observer is None else None
     about = {"scenario": to_dict(scenario), "stack": scenario.stack, "seed": scenario.seed, "command": command(scenario)}
     level, kinds = scenario.trace.level, scenario.trace.kinds or None
-    tracer = Tracer(trace, level=level, kinds=kinds, observer=counted, manifest=about, hashed=hashed)
+    tracer = Tracer(trace, level=level, kinds=kinds, observer=observer or counted, manifest=about, hashed=hashed)
     try:
         sim = build(scenario, tracer)
         workload = Workload(scenario, stack, sim)

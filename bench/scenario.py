@@ -58,6 +58,7 @@ class Workload(Section, frozen=True, kw_only=True):
     messages: Annotated[int, Meta(ge=0, le=10_000_000)] = 10
     rate: Annotated[float, Meta(gt=0, le=1_000_000)] = 10.0
     arrivals: Literal["regular", "poisson"] = "regular"
+    order: Literal["none", "fifo", "causal"] = "none"
     size: Annotated[int, Meta(ge=0, le=900_000)] = 100
 
 

@@ -16,9 +16,13 @@ from bench.scenario import Scenario, head_count
 from peer.machine import SECOND, Peer
 from peer.sim import SimNode, Simulator
 from pubsub.message import Interest, Publication, Verdict
+from pubsub.ordering.causal import Causal
+from pubsub.ordering.fifo import Fifo
+from pubsub.ordering.order import Order
 from pubsub.router import Router
 from pubsub.stacks import Contacts, Stack
 
+ORDERS: dict[str, type[Fifo | Causal] | None] = {"none": None, "fifo": Fifo, "causal": Causal}
 PATIENCE = 100  # draws for each topic of a subscriber, before the most popular of the rest are taken
 
 
@@ -60,7 +64,8 @@ class Workload:
                 self._bring_up(contacts)
 
     def _bring_up(self, contacts: Contacts) -> None:
-        self.sim.add(self.stack.node(contacts, self.app), self._started)
+        order = ORDERS[self.scenario.workload.order]
+        self.sim.add(self.stack.node(contacts, self.app, order=order), self._started)
 
     def schedule(self) -> int:
         """Put publications and churn on the calendar; answers the moment of the last publication."""
@@ -102,7 +107,7 @@ class Workload:
 
     def _started(self, node: SimNode) -> None:
         for topic in self.interests.get(node.id, ()):
-            router_of(node).join(topic)
+            _join(node, topic)
         churn = self.scenario.churn
         if churn.subscriptions:
             for topic in self.interests.get(node.id, ()):
@@ -112,8 +117,7 @@ class Workload:
         for step in range(len(self.publishers)):
             node = self.sim.nodes[self.publishers[(place + step) % len(self.publishers)]]
             if node.up:
-                router = router_of(node)
-                router.publish(router.compose(self._topic_for(node), self.payload()))
+                _publish(node, self._topic_for(node), self.payload())
                 self.published += 1
                 return
 
@@ -180,23 +184,51 @@ class Workload:
 
     def _honest(self) -> list[int]:
         """Who is up, without the hostile nodes of an attack: they are no routers, and nobody comes for one of them."""
-        return [number for number in self.sim.live if isinstance(self.sim.nodes[number].machines[-1], Router)]
+        return [number for number in self.sim.live if any(isinstance(each, Router) for each in self.sim.nodes[number].machines)]
 
     def _flip(self, node: SimNode, topic: str) -> None:
         if self._over() or not node.up:
             return
-        router = router_of(node)
-        if topic in router.interests:
-            router.leave(topic)
+        if topic in router_of(node).interests:
+            _leave(node, topic)
         else:
-            router.join(topic)
+            _join(node, topic)
         self._later(self.scenario.churn.subscriptions, self._flip, node, topic)
 
 
 def router_of(node: SimNode) -> Router:
-    router = node.machines[-1]
+    top = node.machines[-1]
+    router = top.router if isinstance(top, Order) else top
     assert isinstance(router, Router)
     return router
+
+
+def order_of(node: SimNode) -> Fifo | Causal | None:
+    top = node.machines[-1]
+    return top if isinstance(top, Fifo | Causal) else None
+
+
+def _join(node: SimNode, topic: str) -> None:
+    if (order := order_of(node)) is not None:
+        order.open(topic)
+    router_of(node).join(topic)
+
+
+def _leave(node: SimNode, topic: str) -> None:
+    router_of(node).leave(topic)
+    if (order := order_of(node)) is not None:
+        order.close(topic)
+
+
+def _publish(node: SimNode, topic: str, data: bytes) -> None:
+    """A publisher that does not subscribe opens the topic with the order too: the order is made where messages are."""
+    order, router = order_of(node), router_of(node)
+    if order is None:
+        router.publish(router.compose(topic, data))
+        return
+    if topic not in router.interests and not order.is_open(topic):
+        order.open(topic)
+    order.publish(topic, data)
 
 
 def _weights(scenario: Scenario) -> Sequence[float]:

@@ -23,7 +23,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import trio
 
@@ -38,7 +38,7 @@ from pubsub import stacks
 from pubsub.alone import warn
 from pubsub.defaults import LISTEN, STACK
 from pubsub.message import Interest, Publication, Verdict
-from pubsub.ordering.fifo import Fifo
+from pubsub.ordering.causal import Causal
 from pubsub.router import LARGEST, TOPIC, Router
 from pubsub.signing import Signing
 from pubsub.subscription import Full, Subscription, message
@@ -51,7 +51,7 @@ TURN = 8  # messages published before other tasks have their turn: they travel t
 
 COUNTS = ("published", "delivered", "dropped", "rejected", "ignored", "validator_busy", "validator_failed")
 
-Ordered: TypeAlias = Literal["none", "fifo"]
+Ordered: TypeAlias = Literal["none", "fifo", "causal"]
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class PubSub:
 
     def __init__(self, host: Host, driver: Driver, desk: Desk, nursery: trio.Nursery, config: PubSubConfig) -> None:
         order = driver.machines[-1]
-        assert isinstance(order, Fifo)
+        assert isinstance(order, Causal)
         self.host = host
         self.driver = driver
         self.config = config
@@ -181,7 +181,7 @@ class PubSub:
         identity = Identity.load(Path(key)) if key is not None else Identity.new()
         signing = Signing(identity) if config.signed else None
         desk = Desk()
-        build = kind.node([peer for peer, _ in contacts], desk, signing, Fifo)
+        build = kind.node([peer for peer, _ in contacts], desk, signing, Causal)
         with alone(), _tracing(config.trace, stack) as tracer:
             async with open_host(identity, listen=listen, config=config.host) as host, trio.open_nursery() as nursery:
                 for peer, address in contacts:
@@ -218,15 +218,17 @@ class PubSub:
         """Begins when the subscription is in force, and ends with the block.
 
         `when_full`: see `pubsub.subscription`. With `fifo` the messages of each source come in the order of their
-        publishing, if the source has subscribed with it too: the order is made there. It is the topic's, so other
-        subscriptions to it on this node have it too, and wait with it.
+        publishing; with `causal` a message also comes after all that its source had heard there, so that no answer comes
+        before its question. The order is made at the source, if it has subscribed with it too. It is the topic's, so other
+        subscriptions to it on this node have it too, and wait with it; a topic has one order at a time. What does not come is
+        given up after a while, and counted: see `stats` and `pubsub.ordering`.
         """
         self._check(topic)
-        if order not in ("none", "fifo"):
-            raise UsageError(f"order is {order!r}; choose none or fifo")
+        if order not in get_args(Ordered):
+            raise UsageError(f"order is {order!r:.80}; choose none, fifo or causal")
         subscription = Subscription(topic, buffer, when_full)
-        if order == "fifo":
-            self._order.open(topic)
+        if order != "none":
+            self._order.open(topic, order)
         self._desk.subscriptions.setdefault(topic, []).append(subscription)
         try:
             in_force = self._desk.in_force.setdefault(topic, trio.Event())
@@ -235,7 +237,7 @@ class PubSub:
             yield subscription
         finally:
             self._unsubscribe(subscription)
-            if order == "fifo":
+            if order != "none":
                 self._order.close(topic)
 
     async def publish(self, topic: str, data: bytes) -> str:
@@ -288,8 +290,9 @@ class PubSub:
         """What there is now, and what has happened since the node was opened."""
         held = sum(len(each) for several in self._desk.subscriptions.values() for each in several)
         now = {"neighbors": len(self.router.overlay.neighbors), "links": len(self.host.links), "held": held}
-        lost = {"refused": self.router.refused, "late": self._order.late}
-        return {**now, "pending": self.router.pending, **lost, **self._desk.counts}
+        orders = (self._order, self._order.fifo)
+        lost = {"late": sum(order.late for order in orders), "given_up": sum(order.given_up for order in orders)}
+        return {**now, "pending": self.router.pending, "refused": self.router.refused, **lost, **self._desk.counts}
 
     def _close(self) -> None:
         """Whoever waits for something of this node is told that it is over."""

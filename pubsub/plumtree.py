@@ -365,6 +365,19 @@ class Plumtree(Router):
             if self.pending == waiting:
                 self.pending_gossip.pop(m.id, None)
 
+    def brought(self, sender: Peer, publication: Publication) -> None:
+        """It says nothing of the tree, and nobody knows its age, so it is not held: who lacks it asks as well."""
+        if publication.id in self.seen or not self.seen.note(publication.id, self.env.now()):
+            if self.tracing:
+                self.trace(DUPLICATE, publication.topic, publication.id, sender)
+            return
+        m = _stale(publication, None)
+        self.pending_gossip[m.id] = self._came(m, sender)
+        waiting = self.pending
+        self._received(sender, publication)
+        if self.pending == waiting:
+            self.pending_gossip.pop(m.id, None)
+
     @upon(Prune)
     def _pruned(self, sender: Peer, m: Prune) -> None:
         self._tree(m.id).make_lazy(sender)

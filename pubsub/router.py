@@ -109,6 +109,10 @@ class Router(Machine):
         """Bytes published here that wait until it is known where they go, and for no link."""
         return 0
 
+    def brought(self, sender: Peer, publication: Publication) -> None:
+        """A copy that an order had asked a peer for, by a protocol of its own: taken as any copy of the router's."""
+        self.handlers[Publication](self, sender, publication)
+
     def advertise(self, interest: Interest) -> None:
         """Register as a publisher; only routers with open groups or advertisements need it."""
 

@@ -13,6 +13,17 @@ ROOT = Path(__file__).resolve().parent.parent
 PRINTS = {
     "embed_asyncio.py": "ping 0, ping 1, ping 2\n",
     "embed_sync.py": "ping 0, ping 1, ping 2\n",
+    "questions.py": """as it comes:
+  2: it is on your roof
+  0: the black one
+  0: who has seen my cat?
+  1: which one?
+in causal order:
+  0: who has seen my cat?
+  1: which one?
+  0: the black one
+  2: it is on your roof
+""",
 }
 
 

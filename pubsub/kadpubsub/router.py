@@ -147,6 +147,17 @@ class KadPubSub(Router):
         if not m.rest and m.id in self.unjudged:
             self.env.send(sender, Got(m.id))  # DONE waits for a verdict, and who sent it must not take it for lost
 
+    def brought(self, sender: Peer, publication: Publication) -> None:
+        """With no list: whoever was to hand this node one may still do so, and gets it back."""
+        if publication.topic not in self.interests:
+            return
+        if self.seen.has(publication.id):
+            if self.tracing:
+                self.trace(DUPLICATE, publication.topic, publication.id, sender)
+        else:
+            self.seen.note(publication.id, self.env.now())
+            self._received(sender, publication)
+
     def _again(self, sender: Peer, m: Delegate) -> None:
         """The list may be another. The message is the one that was accepted here: a second one may be forged."""
         if self.tracing:

@@ -41,7 +41,7 @@ class Stream:
 
 
 class Fifo(Order):
-    __slots__ = ("held", "held_bytes", "late", "patience", "sent", "streams", "topics")
+    __slots__ = ("given_up", "held", "held_bytes", "late", "patience", "sent", "streams", "topics")
 
     def __init__(self, env: Env, router: Router, app: App, patience: int = PATIENCE, held: int = HELD) -> None:
         super().__init__(env, router, app)
@@ -52,6 +52,7 @@ class Fifo(Order):
         self.sent: dict[str, int] = {}
         self.streams: OrderedDict[Key, Stream] = OrderedDict()
         self.late = 0  # messages that came after their hole was given up
+        self.given_up = 0  # messages, as far as holes tell
 
     def open(self, topic: str) -> None:
         """Until as many calls of `close` this node stamps what it publishes there, and delivers in order."""
@@ -63,6 +64,9 @@ class Fifo(Order):
             del self.topics[topic]
             for key in [key for key in self.streams if key[2] == topic]:
                 self._end(self.streams.pop(key))
+
+    def is_open(self, topic: str) -> bool:
+        return topic in self.topics
 
     def deliver(self, publication: Publication) -> None:
         header = publication.order
@@ -123,7 +127,9 @@ class Fifo(Order):
     def _skip(self, stream: Stream) -> None:
         """Give up the first hole."""
         if stream.held:
-            stream.next = min(stream.held)
+            first = min(stream.held)
+            self.given_up += first - stream.next if stream.next is not None else 0
+            stream.next = first
             self._advance(stream)
 
     def _end(self, stream: Stream) -> None:

@@ -290,6 +290,9 @@ class VCubePS(Router):
             if item.publication.topic in self.interests:
                 self._deliver(item.publication, item.hops)
 
+    def brought(self, sender: Peer, publication: Publication) -> None:
+        """Nothing is taken but from the tree, which brings it in the order of its source, if it is to be had at all."""
+
     @upon(Sub)
     def sub(self, sender: Peer, m: Sub) -> None:
         if m.member.peer != m.id.source:

@@ -264,7 +264,8 @@ workloads = st.builds(
     messages=st.integers(0, 1000),
     rate=st.floats(0.01, 1e6),
     arrivals=st.sampled_from(["regular", "poisson"]),
-    size=st.integers(0, 1_000_000),
+    order=st.sampled_from(["none", "fifo", "causal"]),
+    size=st.integers(0, 900_000),
 )
 networks = st.builds(Network, codec=st.just(True), bandwidth=st.floats(0, 1e12), queue=st.integers(1, 2**40), idle=period)
 churns = st.builds(Churn, session=seconds, replace=st.booleans(), correlated=share, every=period, stop=st.none() | seconds)

@@ -1,0 +1,441 @@
+"""Causal order of a topic, over any router: a message comes after all that its publisher had published or delivered there.
+
+Causal barriers (Prakash, Raynal and Singhal, 1997), as VCube-PS has them (de Araujo et al., 2019, section 3.2): a message
+names its direct dependencies, what its publisher has delivered since its own last one and that nothing later covers. A
+subscriber delivers it when those have been delivered, else holds it. By induction direct ones are enough, and what one
+source publishes comes in its order.
+
+VCube-PS has FIFO reception, so it knows from the first message of a source which ones will never come (`first_rec`). The
+routers here have none, and lose messages. So who lacks a predecessor asks:
+- ASK to some neighbours in turn, and in the end to the publisher of what waits, who has delivered it; again each `ask_every`.
+- COPY is the message, if it came there since the asker subscribed. The router takes it as it takes any copy: its signature
+  and the validators have their say first. One that was not asked for, from that peer, is not looked at.
+- BEFORE: it came there earlier than that. Somebody who joined late does not wait for it; believed only of a source of
+  which nothing was delivered here yet (`last_delvs`).
+- What nobody brings within `patience` is given up: what waits for it goes on, and it is not delivered any more if it comes
+  after all. A `reject` row says so, and `given_up` counts it. So are predecessors that this node's own validator refuses.
+Whoever names a message that does not exist yet can so keep it from others for a while: its author's signature says who did.
+A predecessor known only by one that was given up, or that came before, cannot be waited for: if it comes it may be late.
+
+Below: a router, and links to peers that speak this protocol. Above: the app. Topics that were not opened with it are left to
+`fifo`. Messages without a header, of peers that have not opened the topic with an order, pass through.
+Bounds, all in CausalConfig: messages held back, their bytes, those of one source; ids waited for; sources remembered of a
+topic; ids given up; messages kept for others, by number, bytes and age; dependencies of a message; ids asked for at a time,
+and ids that a peer may ask for in a second; BURST bytes that wait on a link before no more copies are added. One timer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, ClassVar, Literal, TypeAlias
+
+from msgspec import Meta
+
+from peer.errors import UsageError
+from peer.machine import MS, SECOND, Env, Lane, Link, Message, MessageId, Peer, Timer, upon
+from peer.trace import DUPLICATE, REJECT
+from pubsub.message import Attributes, OrderHeader, Publication, Verdict
+from pubsub.ordering.fifo import Fifo
+from pubsub.ordering.group import CUT, Group, Held, Wanted
+from pubsub.ordering.kept import Kept
+from pubsub.ordering.order import Order
+from pubsub.router import TOPIC, App, Router
+
+PROTOCOL = "/weft/causal/1.0.0"
+
+ASKED = 64  # ids in one message; more is a fault of the peer
+BURST = 1 << 18
+EVER = 1 << 60  # microseconds: longer than anybody is there
+
+Topic: TypeAlias = Annotated[str, Meta(max_length=TOPIC)]
+Ids: TypeAlias = Annotated[tuple[MessageId, ...], Meta(max_length=ASKED)]
+
+
+class Ask(Message, frozen=True, tag=0):
+    """`since` is how long the asker has subscribed; what came before that it does not want."""
+
+    topic: Topic
+    since: Annotated[int, Meta(ge=0, le=EVER)]
+    ids: Ids
+
+
+class Copy(Message, frozen=True, tag=1):
+    """A publication, spread out so that its id and topic are on the wire once."""
+
+    lane: ClassVar[Lane] = Lane.PAYLOAD
+
+    id: MessageId
+    topic: str
+    data: bytes
+    order: OrderHeader | None
+    attributes: Attributes
+    signature: bytes
+    key: bytes
+
+    @classmethod
+    def of(cls, p: Publication) -> Copy:
+        return cls(p.id, p.topic, p.data, p.order, p.attributes, p.signature, p.key)
+
+    def publication(self) -> Publication:
+        return Publication(self.id, self.topic, self.data, self.order, self.attributes, self.signature, self.key)
+
+
+class Before(Message, frozen=True, tag=2):
+    """These were delivered before the asker subscribed, and so was what `cut` says of the sources heard last."""
+
+    topic: Topic
+    ids: Ids
+    cut: Annotated[tuple[MessageId, ...], Meta(max_length=CUT)]
+
+
+@dataclass(frozen=True)
+class CausalConfig:
+    """Times in microseconds. VCube-PS has no losses, so all of these are guesses."""
+
+    patience: int = 10 * SECOND  # twice that of FIFO: a chain of predecessors is asked for one after the other
+    longest: int = 120 * SECOND  # that anything is held: messages that name each other would wait for ever
+    first_ask: int = 250 * MS  # the router may bring it yet
+    ask_every: int = 500 * MS  # about a round trip to a neighbour
+    ask_peers: int = 2  # at a time
+    ask_source: int = 3  # asks of neighbours before the publisher of what waits is asked too
+    slack: int = 2 * SECOND  # a message this much older than a subscription may still be on its way
+    held: int = 4_096
+    held_each: int = 256
+    held_bytes: int = 16 << 20
+    wanted: int = 4_096
+    sources: int = 4_096
+    given_up: int = 4_096
+    kept: int = 1_024
+    kept_bytes: int = 8 << 20
+    kept_age: int = 60 * SECOND  # below the time for which routers remember ids
+    dependencies: int = 512  # of live peers some 28 KiB, below what a router takes for a header
+    asks: int = 512
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            least = 0 if name in ("ask_source", "slack") else 1
+            if value < least:
+                raise UsageError(f"{name} is {value}; it must be {least} at least")
+
+
+DEFAULT = CausalConfig()
+
+
+class Causal(Order):
+    """`late`: came after they had been given up. `given_up`, `before`: predecessors that were not waited for any longer."""
+
+    protocols = (PROTOCOL,)
+
+    def __init__(self, env: Env, router: Router, app: App, config: CausalConfig = DEFAULT) -> None:
+        self.fifo = Fifo(env, router, app)
+        super().__init__(env, router, app)
+        self.config = config
+        self.groups: dict[str, Group] = {}
+        self.kept = Kept(config.kept, config.kept_bytes, config.kept_age)
+        self.speakers: dict[Peer, int] = {}
+        self.asks: dict[Peer, tuple[int, int]] = {}  # the second, and how many ids in it
+        self.held = self.held_bytes = 0
+        self.timer: Timer | None = None
+        self.late = self.given_up = self.before = self.cut = 0
+
+    # Opening and publishing.
+
+    def open(self, topic: str, order: Literal["fifo", "causal"] = "causal") -> None:
+        """Until as many calls of `close` this node stamps what it publishes there, and delivers in that order."""
+        group = self.groups.get(topic)
+        other = "causal" if group is not None and group.opened else "fifo" if topic in self.fifo.topics else order
+        if other != order:
+            raise UsageError(f"{topic!r:.80} is open with the order {other} on this node; a topic has one order at a time")
+        if order == "fifo":
+            self.fifo.open(topic)
+            return
+        group = self.groups.setdefault(topic, Group())
+        if not group.opened:
+            group.begin(self.env.now())
+        group.opened += 1
+
+    def is_open(self, topic: str) -> bool:
+        return self._open_group(topic) is not None or self.fifo.is_open(topic)
+
+    def close(self, topic: str) -> None:
+        """What is still held is dropped: its subscription is over."""
+        group = self.groups.get(topic)
+        if group is None or not group.opened:
+            self.fifo.close(topic)
+            return
+        group.opened -= 1
+        if not group.opened:
+            for held in group.held.values():
+                self._forget(held)
+            group.begin(self.env.now())
+
+    def publish(self, topic: str, data: bytes) -> Publication:
+        group = self._open_group(topic)
+        if group is None:
+            return self.fifo.publish(topic, data)
+        group.sent += 1
+        header = OrderHeader(self.env.epoch, group.sent, tuple(group.barrier))
+        publication = self.router.compose(topic, data, header)
+        if topic not in self.router.interests:  # then the router does not hand it back
+            self._note(group, publication)
+        self.router.publish(publication)
+        return publication
+
+    def _open_group(self, topic: str) -> Group | None:
+        group = self.groups.get(topic)
+        return group if group is not None and group.opened else None
+
+    # Delivery.
+
+    def deliver(self, publication: Publication) -> None:
+        group = self._open_group(publication.topic)
+        if group is None:
+            self.fifo.deliver(publication)
+        elif publication.order is None:
+            self._release(publication)
+        elif publication.id.source == self.env.me and publication.id.epoch >= self.env.epoch:
+            self._advance(group, publication)
+        else:
+            self._take(group, publication, publication.order)
+
+    def _take(self, group: Group, publication: Publication, header: OrderHeader) -> None:
+        id = publication.id
+        if group.first_rec is None:
+            group.first_rec = self.env.now()
+        if group.over(id) or id in group.held:
+            self._is_late(publication)
+            return
+        unmet = {d: None for d in header.dependencies[: self.config.dependencies] if d != id and not group.over(d)}
+        group.wanted.pop(id, None)
+        if unmet:
+            self._hold(group, Held(publication, self.env.now(), unmet))
+        else:
+            self._advance(group, publication)
+
+    def _is_late(self, publication: Publication) -> None:
+        self.late += 1
+        self.trace(REJECT, publication.topic, publication.id, None, None, "late")
+
+    def _hold(self, group: Group, held: Held) -> None:
+        now, source = self.env.now(), held.publication.id.source
+        group.add(held)
+        self.held += 1
+        self.held_bytes += held.weight
+        for id in held.unmet:
+            if id not in group.held and id not in group.wanted:
+                group.wanted[id] = Wanted(now, self.env.rng.random())
+        if self.timer is None:
+            self.timer = self.env.after(self.config.first_ask, self._tick)
+        if group.each[source] > self.config.held_each:
+            self._force(group, next(each for each in group.held.values() if each.publication.id.source == source))
+        while self.held > self.config.held or self.held_bytes > self.config.held_bytes or len(group.wanted) > self.config.wanted:
+            fullest = max(self.groups.values(), key=lambda each: len(each.held))
+            self._force(fullest, next(iter(fullest.held.values())))
+
+    def _advance(self, group: Group, publication: Publication) -> None:
+        """Deliver it, and whatever waited for it alone. The app may publish from inside: state comes first."""
+        ready = deque([publication])
+        while ready and group.opened:
+            turn = ready.popleft()
+            if group.over(turn.id):
+                self._is_late(turn)
+                continue
+            self._note(group, turn)
+            ready.extend(self._freed(group, group.waited(turn.id)))
+            self._release(turn)
+
+    def _note(self, group: Group, publication: Publication) -> None:
+        """last_delvs and the barrier, as VCube-PS has them after Co_Deliver."""
+        self.kept.add(publication, self.env.now())
+        id, header = publication.id, publication.order
+        group.last_delvs[id.source, id.epoch] = (id.sequence, self.env.now())
+        group.last_delvs.move_to_end((id.source, id.epoch))
+        while len(group.last_delvs) + len(group.earlier) > self.config.sources:
+            quiet = group.earlier or group.last_delvs
+            quiet.pop(next(iter(quiet)))
+        for covered in header.dependencies if header is not None else ():
+            group.barrier.pop(covered, None)
+        group.barrier[id] = None
+        if len(group.barrier) > self.config.dependencies:
+            del group.barrier[next(iter(group.barrier))]
+            self.cut += 1
+
+    def _freed(self, group: Group, ids: Iterable[MessageId]) -> Iterator[Publication]:
+        for held in group.met(ids):
+            group.remove(held)
+            self._forget(held)
+            yield held.publication
+
+    def _forget(self, held: Held) -> None:
+        self.held -= 1
+        self.held_bytes -= held.weight
+
+    # What does not come.
+
+    def _tick(self) -> None:
+        """While anything is held: give up, and ask."""
+        self.timer, now = None, self.env.now()
+        for topic, group in list(self.groups.items()):
+            if group.first_rec is not None and now >= group.first_rec + 2 * self.config.patience:
+                group.starting_cut.clear()
+            for id in [id for id, wanted in group.wanted.items() if wanted.since + self.config.patience <= now]:
+                self._give_up(topic, group, id)
+            while group.held and (oldest := next(iter(group.held.values()))).came + self.config.longest <= now:
+                self._force(group, oldest)
+            self._ask(topic, group, now)
+        if self.held and self.timer is None:
+            self.timer = self.env.after(self.config.ask_every, self._tick)
+
+    def _give_up(self, topic: str, group: Group, id: MessageId) -> None:
+        if (id.source, id.epoch) in group.waiting and id in group.waiting[id.source, id.epoch]:
+            self.given_up += 1
+            self.trace(REJECT, topic, id, None, None, "given up")
+            self._pass_over(group, id)
+
+    def _pass_over(self, group: Group, id: MessageId) -> None:
+        """It is not delivered any more: something that comes after it is. What is known of its source still comes before that."""
+        group.given_up[id] = None
+        if len(group.given_up) > self.config.given_up:
+            group.given_up.popitem(last=False)
+        waiting = group.waiting.get((id.source, id.epoch), {}).get(id)
+        if waiting is not None:
+            group.inherit(waiting, id)
+            for publication in list(self._freed(group, [id])):
+                self._advance(group, publication)
+
+    def _force(self, group: Group, held: Held) -> None:
+        """Deliver it without what it waits for, but after what is here of that. Only in a ring may anything be left after it."""
+        missing: dict[MessageId, None] = {}
+        reached, todo = {held.publication.id: None}, [held]
+        while todo:
+            for id in todo.pop().unmet:
+                if id not in group.held:
+                    missing[id] = None
+                elif id not in reached:
+                    reached[id] = None
+                    todo.append(group.held[id])
+        for id in missing:
+            self._give_up(held.publication.topic, group, id)
+        if held.publication.id in group.held:
+            group.remove(held)
+            self._forget(held)
+            self._advance(group, held.publication)
+
+    # Asking.
+
+    def _ask(self, topic: str, group: Group, now: int) -> None:
+        asks: dict[tuple[Peer, int], list[MessageId]] = {}
+        peers = tuple(self.speakers)
+        for id, wanted in group.wanted.items():
+            if now - wanted.since >= self.config.first_ask:
+                since = EVER if group.knows((id.source, id.epoch)) else now - group.since + self.config.slack
+                for peer in self._whom(group, id, wanted, peers):
+                    wanted.asked[peer] = None
+                    asks.setdefault((peer, since), []).append(id)
+                wanted.tries += 1
+        for (peer, since), ids in asks.items():
+            for start in range(0, len(ids), ASKED):
+                self.env.send(peer, Ask(topic, since, tuple(ids[start : start + ASKED])))
+
+    def _whom(self, group: Group, id: MessageId, wanted: Wanted, peers: tuple[Peer, ...]) -> dict[Peer, None]:
+        """Neighbours in turn, from a place drawn for each id; later whoever published what waits, for it has delivered this."""
+        first = int(wanted.place * len(peers)) + wanted.tries * self.config.ask_peers
+        chosen = {peers[(first + n) % len(peers)]: None for n in range(self.config.ask_peers)} if peers else {}
+        if wanted.tries >= self.config.ask_source:
+            author = group.waiting[id.source, id.epoch][id][0].publication.id.source
+            chosen[author] = None
+        return chosen
+
+    @upon(Ask)
+    def _asked(self, sender: Peer, m: Ask) -> None:
+        group = self._open_group(m.topic)
+        if group is None or not self._may_ask(sender, len(m.ids)):
+            return
+        now = self.env.now()
+        start, before = now - m.since, []
+        there = group.since < start  # else this node cannot say how things stood then
+        for id in m.ids:
+            entry, held = self.kept.get(id, now), group.held.get(id)
+            found = entry.publication if entry is not None else held.publication if held is not None else None
+            if there and (entry.came < start if entry is not None else group.came_before(id, start, self.kept.horizon)):
+                before.append(id)
+            elif found is not None and found.topic == m.topic and self.env.backlog(sender) < BURST:
+                self.env.send(sender, Copy.of(found))
+        if before:
+            cut = group.cut(start, self.kept.first(m.topic, start), self.kept.horizon < start)
+            self.env.send(sender, Before(m.topic, tuple(before), cut))
+
+    def _may_ask(self, peer: Peer, ids: int) -> bool:
+        second = self.env.now() // SECOND
+        then, count = self.asks.get(peer, (second, 0))
+        count = ids if then != second else count + ids
+        self.asks[peer] = (second, count)
+        return count <= self.config.asks
+
+    @upon(Copy)
+    def _copy(self, sender: Peer, m: Copy) -> None:
+        if self._answered(sender, m.topic, m.id) is not None:
+            self.router.brought(sender, m.publication())
+        elif self.tracing:
+            self.trace(DUPLICATE, m.topic, m.id, sender)
+
+    @upon(Before)
+    def _came_before(self, sender: Peer, m: Before) -> None:
+        """Messages from before that are still on their way would come after what comes after them: the cut says which.
+
+        It is heeded for as long as such messages may come, and no longer, so that a liar cannot keep out later ones.
+        """
+        answered = [(self._answered(sender, m.topic, id), id) for id in m.ids]
+        passed = [(group, id) for group, id in answered if group is not None and not group.knows((id.source, id.epoch))]
+        for group, _ in passed[:1]:
+            if group.first_rec is not None and self.env.now() < group.first_rec + self.config.patience:
+                self._begin_at(group, m.cut)
+        for group, id in passed:
+            self.before += 1
+            self._pass_over(group, id)
+
+    def _begin_at(self, group: Group, cut: tuple[MessageId, ...]) -> None:
+        for id in cut[: max(0, self.config.sources - len(group.starting_cut))]:
+            source = id.source, id.epoch
+            group.starting_cut[source] = max(id.sequence, group.starting_cut.get(source, -1))
+        for held in [held for id, held in group.held.items() if group.over(id)]:
+            group.remove(held)
+            self._forget(held)
+            self._is_late(held.publication)
+        over = [id for several in group.waiting.values() for id in several if group.over(id)]
+        for publication in list(self._freed(group, over)):
+            self._advance(group, publication)
+
+    def _answered(self, sender: Peer, topic: str, id: MessageId) -> Group | None:
+        """The group that waits for it, if this peer was asked; each ask is answered once."""
+        group = self._open_group(topic)
+        wanted = group.wanted.get(id) if group is not None else None
+        if wanted is None or sender not in wanted.asked:
+            return None
+        del wanted.asked[sender]
+        return group
+
+    # Validation and links.
+
+    def validate(self, sender: Peer, publication: Publication, answer: Callable[[Verdict], None]) -> None:
+        if publication.order is not None and self._open_group(publication.topic) is not None:
+            answer = partial(self._judged, publication, answer)
+        super().validate(sender, publication, answer)
+
+    def _judged(self, publication: Publication, answer: Callable[[Verdict], None], verdict: Verdict) -> None:
+        """What is refused here will not come again: nothing need wait for it."""
+        answer(verdict)
+        group = self._open_group(publication.topic)
+        if verdict is not Verdict.ACCEPT and group is not None:
+            self._pass_over(group, publication.id)
+
+    def link_up(self, peer: Peer, link: Link) -> None:
+        self.speakers[peer] = link.incarnation
+
+    def link_down(self, peer: Peer, incarnation: int, reason: str) -> None:
+        self.asks.pop(peer, None)
+        if self.speakers.get(peer) == incarnation:
+            del self.speakers[peer]

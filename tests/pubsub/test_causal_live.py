@@ -1,0 +1,77 @@
+"""Causal order among live peers: an answer that arrives before its question waits for it, and the question is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+import trio
+
+from peer.errors import UsageError
+from pubsub.api import PubSub
+from pubsub.gossipsub.router import GossipSub
+from pubsub.message import Publication
+from pubsub.subscription import Message
+
+HERE = ("/ip4/127.0.0.1/tcp/0",)
+DEADLINE_S = 240
+
+
+async def take(messages: AsyncIterator[Message], count: int) -> list[bytes]:
+    return [(await anext(messages)).data for _ in range(count)]
+
+
+async def subscribers_known(node: PubSub, count: int) -> None:
+    """GossipSub sends only to those; to whom it has not heard of it would have to gossip."""
+    while isinstance(node.router, GossipSub) and len(node.router.subscribers.get("t", ())) < count:
+        await trio.sleep(0.005)
+
+
+def deaf(node: PubSub, data: bytes) -> None:
+    """The router of this node loses what its neighbours send of that message; what it asks for still comes."""
+    receive = node.router.handlers[Publication]
+
+    def lossy(router: object, sender: object, publication: Publication) -> None:
+        if publication.data != data:
+            receive(router, sender, publication)
+
+    # Of this one object: the class has all nodes of the process.
+    node.router.handlers = {**node.router.handlers, Publication: lossy}  # type: ignore[misc]
+    node.router.brought = lambda sender, publication: receive(node.router, sender, publication)  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("stack", ["static/flood", "static/gossipsub"])
+async def test_an_answer_waits_for_its_question_which_is_asked_for(stack: str) -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with AsyncExitStack() as stay:
+            a = await stay.enter_async_context(PubSub.open(stack, listen=HERE))
+            others = [PubSub.open(stack, listen=(), bootstrap=a.addresses) for _ in range(2)]
+            b, c = [await stay.enter_async_context(other) for other in others]
+            deaf(c, b"question")
+            heard = [await stay.enter_async_context(node.subscribe("t", order="causal")) for node in (a, b, c)]
+            await a.neighbors_up(2)
+            await b.neighbors_up()
+            await c.neighbors_up()
+            await subscribers_known(a, 2)
+            await a.publish("t", b"question")
+            assert await take(heard[1], 1) == [b"question"]
+            await b.publish("t", b"answer")
+            for messages, count in zip(heard, (2, 1, 2), strict=True):
+                assert await take(messages, count) == [b"question", b"answer"][-count:]
+            assert c.stats()["given_up"] == c.stats()["late"] == 0
+
+
+async def test_a_wrong_order_and_two_orders_at_once_are_refused() -> None:
+    async with PubSub.open("static/flood", listen=()) as node:
+        with pytest.raises(UsageError, match="order is 'total'; choose none, fifo or causal"):
+            async with node.subscribe("t", order="total"):  # type: ignore[arg-type]
+                pass
+        async with node.subscribe("t", order="causal"), node.subscribe("t") as plain:
+            with pytest.raises(UsageError, match="a topic has one order at a time"):
+                async with node.subscribe("t", order="fifo"):
+                    pass
+            await node.publish("t", b"own")
+            assert await take(plain, 1) == [b"own"]
+        async with node.subscribe("t", order="fifo"):
+            pass
