@@ -67,7 +67,7 @@ class Replay(Attack, tag="replay", frozen=True, kw_only=True):
 
 
 class IWantFlood(Attack, tag="iwant_flood", frozen=True, kw_only=True):
-    """Every message that was heard is asked for so many times, of each peer."""
+    """Every message that is announced is asked for so many times, of who announced it."""
 
     times: Count = 50
 

@@ -187,7 +187,7 @@ class Poisoner(Sybil):
     attack: Poison
 
     def assault(self, peer: Peer) -> None:
-        """Names that nobody has, and comrades."""
+        """Comrades, as if they were peers of the topic like others."""
         some = self.env.rng.sample(self.comrades, min(len(self.comrades), self.attack.introduced))
         infos = tuple(map(PeerInfo, some))
         if self.mesh:
