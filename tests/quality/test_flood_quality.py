@@ -225,8 +225,12 @@ def check(nodes: int, runs: int) -> None:
 
 @pytest.mark.slow
 def test_the_first_flood_after_a_crash_reaches_what_site_percolation_predicts() -> None:
-    """The large form is `weft reproduce flood.percolation`."""
     check(2_000, 30)
+
+
+@pytest.mark.slow
+def test_the_first_flood_after_a_crash_of_a_large_network_reaches_what_site_percolation_predicts() -> None:
+    check(5_000, 16)
 
 
 def test_above_three_quarters_there_is_no_giant_component() -> None:

@@ -65,11 +65,11 @@ def test_gossip_brings_what_links_lose_and_crashes_tear() -> None:
     assert run(scenario)["reliability"] > 0.9999
 
 
-@pytest.mark.parametrize("attack", [Silent(nodes=400, degree=30), Silent(nodes=400, degree=30, at=10.0, turn=15.0)])
+@pytest.mark.parametrize("attack", [Silent(nodes=800, degree=50), Silent(nodes=800, degree=50, at=10.0, turn=15.0)])
 def test_sybils_that_do_not_forward_keep_no_message_from_honest_nodes(attack: AnyAttack) -> None:
     scenario = Scenario(
         stack="static/gossipsub",
-        nodes=100,
+        nodes=200,
         warmup=20.0,
         overlay={"degree": DEGREE},
         workload=Workload(messages=50),
