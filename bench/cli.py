@@ -221,6 +221,8 @@ def _add_reproduce(commands: Commands) -> None:
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="the seeds of all runs follow from it")
     parser.add_argument("--runs", type=int, metavar="N", help="runs a point, in place of the figure's own number")
     parser.add_argument("--pictures", type=Path, default=Path("weft-pictures"), metavar="DIR", help="default: weft-pictures")
+    kept = "where the measures of runs are kept, so that an interrupted command goes on when it is repeated; default: weft-runs"
+    parser.add_argument("--keep", type=Path, default=Path("weft-runs"), metavar="DIR", help=kept)
     _add_spark(parser)
 
 
@@ -371,14 +373,15 @@ def reproduce(args: argparse.Namespace) -> None:
     from bench.papers.figure import reproduce as reproduced
     from bench.spark.session import spark_session
 
-    asked = {"quick": args.quick, "seed": args.seed, "runs": args.runs, "pictures": args.pictures}
+    asked = {"quick": args.quick, "seed": args.seed, "runs": args.runs, "pictures": args.pictures, "keep": args.keep}
     with progress(args.quiet) as tell, spark_session(args.master, memory=args.memory, short=True) as spark:
         results = reproduced(ids, spark=spark, progress=tell, **asked)
     if args.json:
         print_json({"figures": results} if args.all or len(ids) > 1 else results[0])
     for result in () if args.json else results:
-        titled = {"title": f"{result['id']}: {result['title']}", "about": result["source"], "rows": result["rows"]}
-        print_titled(titled, most=len(result["rows"]))
+        unused = {name for name in ("costs", "program") if all(row[name] is None for row in result["rows"])}
+        rows = [{name: value for name, value in row.items() if name not in unused} for row in result["rows"]]
+        print_titled({"title": f"{result['id']}: {result['title']}", "about": result["source"], "rows": rows}, most=len(rows))
         print(result["picture"] or "")
     failed = [f"{result['id']}: {result['error']}" for result in results if "error" in result]
     if failed:

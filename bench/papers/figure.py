@@ -8,7 +8,7 @@ It asks of below: `bench.run.run` for traces and `bench.spark.analysis.figures` 
 It promises above: one object a figure, ready for JSON; a figure that fails has an `error` and costs no other; a failed
 run is named by the command that replays it.
 Bounds: on disk are the traces of `MOST_RUNS` runs at once, and no run begins while they have `MOST_ROWS` rows; in memory the
-measures of one call of `reproduce`.
+measures of one call of `reproduce`. An interrupted call that keeps its runs loses those of the last `MOST_SECONDS`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from importlib import import_module
 from pathlib import Path
 from statistics import fmean, stdev
 from tempfile import TemporaryDirectory
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-import msgspec
 from msgspec.structs import replace
 
 from bench.papers import Listed, find
+from bench.papers.kept import Kept, key_of
 from bench.scenario import Scenario, command
 from peer.errors import UsageError, WeftError
 from peer.sim import stream
@@ -42,10 +43,12 @@ Measures: TypeAlias = dict[str, Any]
 Progress: TypeAlias = Callable[[float, str], None]
 Simulate: TypeAlias = Callable[..., object]
 Analyse: TypeAlias = Callable[..., list[Measures]]
+Judged: TypeAlias = Literal["near", "least", "most", "no"]
 
 CONFIDENCE = 0.99
 MOST_RUNS = 100  # a call of Spark costs seconds however little it reads
 MOST_ROWS = 2_000_000
+MOST_SECONDS = 120.0
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +62,8 @@ class Row(NamedTuple):
 
     `judged`: ours must be near the paper's value, at least that or at most that, each but for the tolerance; or it is shown
     and not judged, because the paper's value is of another system, is known to need what ours is not, or is not there.
+    Where the authors' own program was run in the same setting, its value stands in the place of the paper's for that. `costs`
+    names what a copy costs in the simulation, where a figure has more than one such model.
     """
 
     name: str
@@ -67,22 +72,26 @@ class Row(NamedTuple):
     low: float | None
     high: float | None
     tolerance: float
-    judged: Literal["near", "least", "most", "no"] = "near"
+    judged: Judged = "near"
+    program: float | None = None
+    costs: str | None = None
 
     @property
     def ok(self) -> bool | None:
-        """|ours - paper| <= tolerance, or that on one side, and nothing else: the interval is shown, not judged.
+        """|ours - aim| <= tolerance, or that on one side, and nothing else: the interval is shown, not judged.
 
         So a figure sets its tolerance before it measures, from what the paper leaves open and from the noise that so many
         runs must have; a measurement cannot widen it by being noisy.
         """
-        if self.paper is None or self.judged == "no":
+        aim = self.paper if self.program is None else self.program
+        if aim is None or self.judged == "no":
             return None
-        below, above = self.paper - self.ours <= self.tolerance, self.ours - self.paper <= self.tolerance
+        below, above = aim - self.ours <= self.tolerance, self.ours - aim <= self.tolerance
         return {"near": below and above, "least": below, "most": above}[self.judged]
 
     def to_dict(self) -> dict[str, Any]:
-        return {**self._asdict(), "ok": self.ok}
+        order = ("name", "costs", "paper", "program", "ours", "low", "high", "tolerance", "judged")
+        return {**{name: getattr(self, name) for name in order}, "ok": self.ok}
 
 
 def measured(
@@ -90,7 +99,10 @@ def measured(
     paper: float | None,
     values: Sequence[float],
     tolerance: float,
-    judged: Literal["near", "least", "most", "no"] = "near",
+    judged: Judged = "near",
+    *,
+    program: float | None = None,
+    costs: str | None = None,
 ) -> Row:
     """The row of a mean over runs, with Student's interval around it."""
     if not values:
@@ -98,7 +110,7 @@ def measured(
     half = _half_width(values) if len(values) > 1 else None
     ours = fmean(values)
     low, high = (None, None) if half is None else (ours - half, ours + half)
-    return Row(name, paper, ours, low, high, tolerance, judged)
+    return Row(name, paper, ours, low, high, tolerance, judged, program, costs)
 
 
 def number(measures: Measures, *path: str) -> float:
@@ -140,7 +152,7 @@ class Lab:
         progress: Progress | None = None,
         simulate: Simulate | None = None,
         analyse: Analyse | None = None,
-        kept: dict[bytes, Measures] | None = None,
+        kept: Kept | None = None,
     ) -> None:
         self.quick = quick
         self.seed = seed
@@ -148,7 +160,7 @@ class Lab:
         self._spark = spark
         self._kinds = tuple(kinds)
         self._wants = dict.fromkeys(wants, True)
-        self._kept = {} if kept is None else kept
+        self._kept = kept or Kept()
         self._progress = progress
         self._simulate = simulate or _simulator()
         self._analyse = analyse or _analysis()
@@ -161,30 +173,33 @@ class Lab:
     def measure(self, scenarios: Sequence[Scenario]) -> list[Measures]:
         """The measures of each, in that order. A figure asks once for all of its runs, so that progress is told right.
 
-        A run that another figure of the same call has asked for, with the same kinds and wants, is not made again.
+        A run that is kept, with the same kinds and wants, is not made again: of another figure of the same call, or of one
+        before it.
         """
         restricted = {self._key(each): each for each in map(self._restricted, scenarios)}
-        missing = {key: each for key, each in restricted.items() if key not in self._kept}
-        self._kept.update(zip(missing, self._measured(list(missing.values())), strict=True))
-        return [self._kept[self._key(self._restricted(each))] for each in scenarios]
+        found = {key: measures for key in restricted if (measures := self._kept.get(key)) is not None}
+        missing = {key: each for key, each in restricted.items() if key not in found}
+        for key, measures in zip(missing, self._measured(list(missing.values())), strict=True):
+            self._kept.put(key, measures)
+            found[key] = measures
+        return [found[self._key(self._restricted(each))] for each in scenarios]
 
-    def _key(self, restricted: Scenario) -> bytes:
-        return msgspec.json.encode((restricted, self._wants))
+    def _key(self, restricted: Scenario) -> str:
+        return key_of(restricted, self._wants)
 
-    def _measured(self, scenarios: Sequence[Scenario]) -> list[Measures]:
-        found: list[Measures] = []
-        while len(found) < len(scenarios):
+    def _measured(self, scenarios: Sequence[Scenario]) -> Iterator[Measures]:
+        done = 0
+        while done < len(scenarios):
             with TemporaryDirectory(prefix="weft-reproduce-") as folder:
-                batch = self._batch(scenarios, len(found), Path(folder))
-                done = len(found) + len(batch)
-                self._tell(done / len(scenarios), f"analysing runs {len(found) + 1} to {done} of {len(scenarios)}")
-                found += self._measures(batch)
-        return found
+                batch = self._batch(scenarios, done, Path(folder))
+                first, done = done + 1, done + len(batch)
+                self._tell(done / len(scenarios), f"analysing runs {first} to {done} of {len(scenarios)}")
+                yield from self._measures(batch)
 
     def _batch(self, scenarios: Sequence[Scenario], first: int, folder: Path) -> dict[Path, Scenario]:
         """Simulate from `first` on until there is enough for one call of Spark."""
         batch: dict[Path, Scenario] = {}
-        rows = 0
+        rows, begun = 0, monotonic()
         for place, scenario in enumerate(scenarios[first : first + MOST_RUNS], first):
             trace = folder / f"run-{place:05}"
             with _blaming(scenario, "the run failed"):
@@ -192,7 +207,7 @@ class Lab:
                 self._simulate(scenario, trace=trace, counters=False, hashed=False, progress=tell)
                 rows += json.loads((trace / "manifest.json").read_text(encoding="utf-8"))["rows"]
             batch[trace] = scenario
-            if rows >= MOST_ROWS:
+            if rows >= MOST_ROWS or monotonic() - begun >= MOST_SECONDS:
                 break
         return batch
 
@@ -225,9 +240,12 @@ def reproduce(
     seed: int = 1,
     runs: int | None = None,
     pictures: Path | None = None,
+    keep: Path | None = None,
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
     """One object a figure, in the order of `ids`; `pictures` is a folder that gets a PNG of each, named by its id.
+
+    `keep` is a folder that gets the measures of each run, so that a call that was interrupted goes on when it is repeated.
 
     Without `runs` each figure has its own number of them; the object says how many it was.
     """
@@ -237,7 +255,7 @@ def reproduce(
         _prepare(pictures)
     listed = find(ids)
     results = []
-    kept: dict[bytes, Measures] = {}
+    kept = Kept(keep)
     for done, figure in enumerate(listed):
         order = _Order(spark, quick, seed, runs, pictures, _part(progress, figure.id, done, len(listed)), kept)
         results.append(_reproduced(figure, order))
@@ -253,7 +271,7 @@ class _Order(NamedTuple):
     runs: int | None
     pictures: Path | None
     progress: Progress | None
-    kept: dict[bytes, Measures]
+    kept: Kept
 
     def lab(self, figure: Figure) -> Lab:
         return Lab(

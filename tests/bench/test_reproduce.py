@@ -112,8 +112,14 @@ def test_the_interval_of_a_row_is_not_judged() -> None:
 
 def test_a_row_as_json_has_all_that_it_was_judged_by() -> None:
     row = Row("x", 1.0, 2.0, 1.5, 2.5, 0.1)
-    told = {"name": "x", "paper": 1.0, "ours": 2.0, "low": 1.5, "high": 2.5, "tolerance": 0.1}
+    told = {"name": "x", "costs": None, "paper": 1.0, "program": None, "ours": 2.0, "low": 1.5, "high": 2.5, "tolerance": 0.1}
     assert row.to_dict() == {**told, "judged": "near", "ok": False}
+
+
+def test_a_row_is_judged_against_the_authors_program_where_that_was_run() -> None:
+    row = measured("x", 10.0, [5.0, 5.2], 0.2, program=5.0, costs="program")
+    assert row.ok and row.to_dict()["program"] == 5.0 and row.to_dict()["costs"] == "program"
+    assert not measured("x", 5.0, [5.0], 0.2, program=10.0).ok
 
 
 @pytest.mark.parametrize(
@@ -375,6 +381,51 @@ def test_runs_that_figures_share_are_made_once_in_a_call(world: World, table: Ca
     assert len(world.runs) == 9
 
 
+def test_a_call_that_was_interrupted_goes_on_where_it_stopped(world: World, table: Callable[..., None], tmp_path: Path) -> None:
+    def stop(scenario: Scenario) -> None:
+        if len(world.runs) == 3:
+            raise KeyboardInterrupt
+
+    table(a=made(mean_reliability))
+    world.rows, world.before_run = 1_000_000, stop  # two runs are enough for one call of Spark
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(["a"], spark=SPARK, runs=5, keep=tmp_path / "kept")
+    world.before_run = lambda scenario: None
+    [entry] = reproduce(["a"], spark=SPARK, runs=5, keep=tmp_path / "kept")
+    assert len(world.runs) == 3 + 3
+    [again] = reproduce(["a"], spark=SPARK, runs=5, keep=tmp_path / "kept")
+    assert again == entry and len(world.runs) == 6
+
+
+def test_a_kept_run_of_other_code_is_made_again(
+    world: World, table: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table(a=made(mean_reliability))
+    reproduce(["a"], spark=SPARK, runs=2, keep=tmp_path / "kept")
+    monkeypatch.setattr("bench.papers.kept._code", lambda: b"another")
+    reproduce(["a"], spark=SPARK, runs=2, keep=tmp_path / "kept")
+    assert len(world.runs) == 4
+
+
+@pytest.mark.parametrize("rest", ["", "{", "[]", "\x00"])
+def test_a_kept_run_that_cannot_be_read_is_made_again(
+    world: World, table: Callable[..., None], tmp_path: Path, rest: str
+) -> None:
+    table(a=made(mean_reliability))
+    [entry] = reproduce(["a"], spark=SPARK, runs=1, keep=tmp_path / "kept")
+    for path in (tmp_path / "kept").iterdir():
+        path.write_text(rest)
+    assert reproduce(["a"], spark=SPARK, runs=1, keep=tmp_path / "kept") == [entry]
+    assert len(world.runs) == 2
+
+
+def test_a_folder_for_the_runs_that_cannot_be_made_is_said_before_anything_runs(world: World, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="file for the runs cannot be made"):
+        reproduce(["flood.percolation"], spark=SPARK, keep=tmp_path / "file")
+    assert world.runs == []
+
+
 def test_a_scenario_that_is_asked_for_twice_is_answered_twice(world: World) -> None:
     found = world.lab().measure(seeds(1, 2, 1))
     assert [measures["reliability"] for measures in found] == [0.001, 0.002, 0.001]
@@ -530,7 +581,7 @@ def test_a_run_without_reliability_is_an_error_that_names_it(world: World) -> No
 
 @pytest.mark.slow
 def test_the_command_reproduces_every_figure_in_its_short_form(tmp_path: Path) -> None:
-    words = ["reproduce", "--all", "--quick", "--json", "--quiet", "--pictures", str(tmp_path)]
+    words = ["reproduce", "--all", "--quick", "--json", "--quiet", "--pictures", str(tmp_path), "--keep", str(tmp_path / "runs")]
     done = subprocess.run([sys.executable, "-m", "bench", *words], capture_output=True, text=True, timeout=1_800)
     assert done.returncode == 0, done.stderr
     entries = {entry["id"]: entry for entry in json.loads(done.stdout.splitlines()[-1])["figures"]}
