@@ -23,7 +23,7 @@ LIMIT = 1 << 18
 PEERS = 256
 ADDRESSES = 16
 ADDRESS_BYTES = 1 << 10
-REMEMBERED = 1 << 12  # encoded addresses, shared by all nodes of the process
+REMEMBERED = 1 << 12  # encoded addresses, and sizes of peers, shared by all nodes of the process
 KEY_LIMIT = 256
 
 Kind = kad_pb2.Message.MessageType
@@ -40,6 +40,12 @@ class KadCodec:
         return [self._frame(part) for part in parts]
 
     def size(self, msg: Message) -> int:
+        """Of lists each peer is sized alone, as protobuf writes it: simulations size the same few again and again."""
+        if isinstance(msg, FindNode):
+            return _head_size(Kind.FIND_NODE, msg.key) + sum(map(_listed_size, msg.closer))
+        if isinstance(msg, GetProviders):
+            listed = sum(map(_listed_size, msg.providers)) + sum(map(_listed_size, msg.closer))
+            return _head_size(Kind.GET_PROVIDERS, msg.key) + listed
         return len(_written(msg).SerializeToString())
 
     def _frame(self, msg: Message) -> bytes:
@@ -106,6 +112,16 @@ def _written(msg: Message) -> kad_pb2.Message:
     if isinstance(msg, AddProvider):
         return kad_pb2.Message(type=Kind.ADD_PROVIDER, key=msg.key, providerPeers=map(_wire_peer, msg.providers))
     return kad_pb2.Message(type=Kind.PING)
+
+
+def _head_size(kind: kad_pb2.Message.MessageType, key: bytes) -> int:
+    return len(kad_pb2.Message(type=kind, key=key).SerializeToString())
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _listed_size(info: PeerInfo) -> int:
+    """Closer peers and providers take the same room."""
+    return len(kad_pb2.Message(closerPeers=[_wire_peer(info)]).SerializeToString())
 
 
 def _wire_record(record: Record) -> kad_pb2.Record:
