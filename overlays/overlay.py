@@ -60,6 +60,10 @@ class Overlay(Machine):
         """The nodes nearest to the key, nearest first."""
         self._lacks("lookup")
 
+    def known(self, key: bytes) -> Sequence[Peer]:
+        """The nodes nearest to the key of those that this one knows, nearest first, without asking anybody."""
+        return self._lacks("known")
+
     def announce(self, topic: str) -> None:
         """Be found under the topic: soft state at other nodes, refreshed before it expires, until `unannounce`."""
         self._lacks("announce")

@@ -40,7 +40,7 @@ from peer.machine import EPOCH_BITS, SECOND, Build, Link, Machine, Message, Mess
 from peer.outbox import LIMIT, Outbox, Outlet, Parcel
 from peer.records import read_record
 from peer.store import FileStore
-from peer.trace import DROP, LINK_DOWN, LINK_UP, NODE_DOWN, NODE_UP, SEND, Tracer
+from peer.trace import DROP, LINK_DOWN, LINK_UP, NODE_DOWN, NODE_UP, ROLE, SEND, Tracer
 
 log = logging.getLogger("weft.driver")
 
@@ -137,6 +137,9 @@ class DriverEnv:
         reason: str | None = None,
         dependencies: tuple[MessageId, ...] = (),
     ) -> None:
+        if kind == ROLE and peer is not None:
+            who = peer_text(_bytes(peer))
+            log.warning("%s is %s", who, reason, extra={"peer": who, "reason": reason})
         if (tracer := self.driver.tracer) is not None:
             tracer.emit(self.driver.wall(), self.me, kind, topic, msg, peer, hops, None, None, None, reason, dependencies)
 

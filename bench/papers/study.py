@@ -9,9 +9,6 @@ node sends BANDWIDTH bytes a second, so that copies cost time. Nodes join one by
 it, and have some seconds to settle. With crashes a fifth of the nodes is gone at the moment of the first message, and the rest
 notices after five seconds: the messages that are out by then meet the damage, later ones the repair.
 
-KadPubSub is not at rest by then: who subscribed while the network was small is registered at nodes that are no longer the nearest
-to its topic, and moves with its next refresh, a minute after. So its messages miss some; with a warm-up of 100 s they reach all.
-
 The three figures are of the same runs, which are made once where they are asked for together.
 """
 

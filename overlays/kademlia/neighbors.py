@@ -139,6 +139,9 @@ class KademliaNeighbors(Overlay):
     def lookup(self, key: bytes, done: Callable[[Sequence[PeerInfo]], None]) -> None:
         self.kademlia.lookup(key, done)
 
+    def known(self, key: bytes) -> Sequence[Peer]:
+        return self.kademlia.known(key)
+
     def announce(self, topic: str) -> None:
         self.kademlia.announce(topic)
 

@@ -136,6 +136,10 @@ class Routing(Machine):
         query = Query(self, key, FindNode(key), lambda query: done(query.nearest), paths=paths)
         self._run(query, partial(done, []))
 
+    def known(self, key: bytes) -> list[Peer]:
+        """The k nearest to a key that are in the table."""
+        return self.table.nearest(place_of_key(key), self.config.k)
+
     def _run(self, query: Query, given_up: Callable[[], None]) -> None:
         query.given_up = given_up
         self.asked.run(query)

@@ -11,6 +11,7 @@ from pubsub.gossipsub.presets import named_score
 from pubsub.seen import TTL
 
 FASTEST = MS  # a heartbeat: whoever means a second and writes 1 would wait for ever
+PX_MOST = 16  # peers in one PRUNE; JS reads no more
 HISTORY = 3_600  # windows are there before anything is in them
 
 
@@ -38,7 +39,7 @@ class GossipSubConfig:
     graft_flood: int = 10 * SECOND
     flood_publish: bool = True
     px: bool = True
-    px_peers: int = 16  # the most that JS reads
+    px_peers: int = PX_MOST
     opportunistic_every: int = 60  # heartbeats
     opportunistic_peers: int = 2
     direct_every: int = 300  # heartbeats
@@ -76,6 +77,8 @@ class GossipSubConfig:
             raise UsageError(f"message_id is {self.message_id!r}; choose one of: {', '.join(BY_NAME)}")
         if self.history > HISTORY:
             raise UsageError(f"history is {self.history}; it must be {HISTORY} heartbeats at most")
+        if self.px_peers > PX_MOST:
+            raise UsageError(f"px_peers is {self.px_peers}; it must be {PX_MOST} at most, since others read no more")
         if self.history_gossip > self.history:
             raise UsageError(f"history_gossip is {self.history_gossip}; it must be at most history, which is {self.history}")
         if self.gossip_factor > 1:

@@ -1,15 +1,17 @@
 """What a peer is worth here: its score, the gater's odds and its open promises, behind one face.
 
 Without scoring everybody stands at 0 and nothing has consequences, as in version 1.0 and in the plain mesh of studies.
-Bounds: those of `score`, `gater` and `promises`.
+Each heartbeat a `role` row tells of peers that went below the graylist threshold or came back.
+Bounds: those of `score`, `gater` and `promises`; of the graylist, peers whose link is up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from ipaddress import ip_address
 
 from peer.machine import Env, Link, Peer
+from peer.trace import ROLE
 from pubsub.gossipsub.config import GossipSubConfig
 from pubsub.gossipsub.gater import Gater, GaterConfig
 from pubsub.gossipsub.promises import Promises
@@ -27,6 +29,7 @@ class Standing:
         self.promises = Promises(config.followup)
         self.thresholds = score.thresholds if score is not None else NO_THRESHOLDS
         self.interval = score.peer.decay_interval if score is not None else config.heartbeat
+        self.graylisted: dict[Peer, None] = {}  # as of the last heartbeat
         self.direct: dict[Peer, None] = {}  # the router's: they are above all thresholds
 
     def value(self, peer: Peer) -> float:
@@ -62,9 +65,21 @@ class Standing:
         if self.gater is not None:
             self.gater.refresh(self.env.now())
 
-    def heartbeat(self) -> None:
+    def heartbeat(self, linked: Collection[Peer]) -> None:
         for peer, count in self.promises.broken(self.env.now()).items():
             self.penalize(peer, count)
+        if self.score is not None:
+            self._tell_graylisted(linked)
+
+    def _tell_graylisted(self, linked: Collection[Peer]) -> None:
+        """For who watches this node: here and not where a score changes, so that a peer is told of once a heartbeat at most."""
+        before, self.graylisted = self.graylisted, {peer: None for peer in linked if self.is_shunned(peer)}
+        for peer in self.graylisted:
+            if peer not in before:
+                self.env.trace(ROLE, peer=peer, reason=f"graylisted, score {self.value(peer):.1f}")
+        for peer in before:
+            if peer in linked and peer not in self.graylisted:
+                self.env.trace(ROLE, peer=peer, reason="graylisted no more")
 
     # Links and meshes.
 

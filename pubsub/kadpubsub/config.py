@@ -16,6 +16,7 @@ class KadPubSubConfig:
 
     refresh_every: int = 60 * SECOND  # a registration outlives two that were lost
     expiry: int = 180 * SECOND
+    watch_every: int = 5 * SECOND  # so much later may a subscriber be registered at who is new and near to its topic
     lease: int = 60 * SECOND
     asks: int = 3  # registrars that are asked for subscribers: one that is new there may not know all
     slow: int = SECOND  # above two round trips: after half of it a message is sent again

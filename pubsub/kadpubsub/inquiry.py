@@ -14,7 +14,7 @@ from overlays.claims import check_infos, learn
 from overlays.kademlia.space import topic_key
 from peer.machine import Env, Message, Peer, PeerInfo, Timer
 from pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
-from pubsub.kadpubsub.messages import SUBSCRIBERS, Ask, Subscribers, Update
+from pubsub.kadpubsub.messages import SUBSCRIBERS, Ask, Nearest, Subscribers, Update
 from pubsub.kadpubsub.registration import Registrations
 from pubsub.kadpubsub.registry import is_registrar
 from pubsub.message import Publication, weight
@@ -106,6 +106,14 @@ class Audience:
                 known.add((msg.subscriber,))
             else:
                 known.infos.pop(msg.subscriber.peer, None)
+
+    def nearer(self, sender: Peer, msg: Nearest) -> None:
+        """Of those that it would ask now, one has told nothing: the next message asks anew."""
+        known = self.topics.get(msg.topic)
+        if known is not None and sender in known.tellers:
+            asked = [info.peer for info in msg.nearest if info.peer != self.env.me][: self.config.asks]
+            if not known.tellers.issuperset(asked):
+                known.until = 0
 
     def _inquire(self, topic: str, known: Members) -> None:
         """Who subscribes itself knows the registrars, and needs no lookup unless too few of them are left."""

@@ -17,6 +17,7 @@ from peer.machine import Lane, Message, MessageId, Peer, PeerInfo
 from pubsub.message import Attributes, OrderHeader, Publication
 
 SUBSCRIBERS = 4_096  # of one topic
+NEAREST = 64  # to a topic: as long as an answer to a lookup can be
 
 LIST = 1 << 16  # below 1 MiB less `pubsub.router.LARGEST` and its headers, and above any one PeerInfo
 HOPS = 1 << 15  # more than any path has
@@ -91,6 +92,13 @@ class Update(Message, frozen=True, tag=6):
     topic: Topic
     subscriber: PeerInfo
     joined: bool
+
+
+class Nearest(Message, frozen=True, tag=11):
+    """Who is nearest to the topic, as far as the sender knows, itself included: somebody is among them who was not before."""
+
+    topic: Topic
+    nearest: Annotated[tuple[PeerInfo, ...], Meta(max_length=NEAREST)]
 
 
 class Got(Message, frozen=True, tag=7):

@@ -4,7 +4,8 @@ A node is subscriber, registrar, publisher and delegate at once, and each is a f
 node knows as subscriber and as registrar, and a subscriber near its own topic registers at its own node; else none knows the
 others' state.
 
-Below it needs an overlay with `lookup`; neighbours it needs none. Above it promises each message once while its id is remembered.
+Below it needs an overlay with `lookup` and `known`; neighbours it needs none. Above it promises each message once while its id
+is remembered.
 Bounds: those of its sides; the ids in `pubsub.seen`.
 """
 
@@ -26,6 +27,7 @@ from pubsub.kadpubsub.messages import (
     Delegate,
     Done,
     Got,
+    Nearest,
     Register,
     Registered,
     Still,
@@ -36,6 +38,7 @@ from pubsub.kadpubsub.messages import (
 from pubsub.kadpubsub.registration import Registrations
 from pubsub.kadpubsub.registry import Registries
 from pubsub.kadpubsub.tree import Tree
+from pubsub.kadpubsub.vicinity import Vicinity
 from pubsub.message import Interest, Publication
 from pubsub.router import App, Router
 from pubsub.seen import Seen
@@ -49,6 +52,7 @@ class KadPubSub(Router):
         self.config = config
         self.seen = Seen()
         self.registries = Registries(env, config)
+        self.vicinity = Vicinity(env, config, overlay, self.registries)
         self.registrations = Registrations(env, config, overlay, self.registries, self._in_force)
         self.audience = Audience(env, config, self.registrations, self._begin, self._lost)
         self.held = Held(config.held_bytes)
@@ -62,6 +66,7 @@ class KadPubSub(Router):
     def stop(self) -> None:
         if self.sweeper is not None:
             self.sweeper.cancel()
+        self.vicinity.stop()
         self.tree.stop()
         self.audience.stop()
         self.registrations.stop()
@@ -91,6 +96,7 @@ class KadPubSub(Router):
             raise PeerError("a peer registers another")
         learn(self.env, msg.me)
         reply(Registered(self.registries.add(msg.topic, msg.me)))
+        self.vicinity.watch(msg.topic)
 
     @upon(Unregister)
     def unregister(self, sender: Peer, msg: Unregister) -> None:
@@ -110,6 +116,12 @@ class KadPubSub(Router):
     def update(self, sender: Peer, msg: Update) -> None:
         check_infos(self.env.me, (msg.subscriber,))
         self.audience.update(sender, msg)
+
+    @upon(Nearest)
+    def nearest(self, sender: Peer, msg: Nearest) -> None:
+        check_infos(self.env.me, msg.nearest)
+        self.registrations.nearer(sender, msg)
+        self.audience.nearer(sender, msg)
 
     # The way of a message.
 

@@ -15,11 +15,11 @@ from peer.driver import Driver, MachineError, run_stack
 from peer.errors import UsageError
 from peer.frame import uvarint
 from peer.host import open_host
-from peer.ids import Identity
+from peer.ids import Identity, peer_text
 from peer.machine import SECOND, Env, Lane, Link, Machine, Message, Peer, Reply, answers, upon
 from peer.outbox import LIMIT
 from peer.store import FileStore
-from peer.trace import LINK_DOWN, LINK_UP, NODE_DOWN, NODE_UP, SEND, Tracer
+from peer.trace import LINK_DOWN, LINK_UP, NODE_DOWN, NODE_UP, ROLE, SEND, Tracer
 from tests.peer.live_world import JUMP_S, LiveWorld
 
 HERE = ["/ip4/127.0.0.1/tcp/0"]
@@ -213,6 +213,14 @@ def test_a_store_is_bounded_and_keeps_what_it_had(tmp_path: Path) -> None:
 
 
 # Traces.
+
+
+async def test_what_a_peer_is_from_now_on_is_logged_though_nobody_traces(
+    world: LiveWorld, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, _ = pair(world)
+    one.env.trace(ROLE, peer=world.peer(1), reason="graylisted")
+    assert f"{peer_text(world.peer(1))} is graylisted" in caplog.text
 
 
 async def test_a_live_run_is_traced_like_a_simulated_one(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from peer.errors import PeerError, UsageError
 from peer.fake import FakeEnv, FakeRequest, FakeWire
 from peer.machine import SECOND, Build, Env, Link, Message, MessageId, Peer, PeerInfo
 from peer.trace import REJECT
-from pubsub.kadpubsub import registry
+from pubsub.kadpubsub import registration, registry, vicinity
 from pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
 from pubsub.kadpubsub.held import LISTS, Held, Unjudged
 from pubsub.kadpubsub.inquiry import RECENT, Members
@@ -36,6 +36,7 @@ from pubsub.kadpubsub.messages import (
     Delegate,
     Done,
     Got,
+    Nearest,
     Register,
     Registered,
     Still,
@@ -68,8 +69,11 @@ class Directory(Overlay):
 
     def lookup(self, key: bytes, done: Callable[[Sequence[PeerInfo]], None]) -> None:
         self.asked.append(key)
+        done([PeerInfo(peer) for peer in self.known(key)])
+
+    def known(self, key: bytes) -> Sequence[Peer]:
         near = sorted((peer for peer in self.peers if peer != self.env.me), key=lambda peer: place_of(peer) ^ place_of_key(key))
-        done([PeerInfo(peer) for peer in near[: self.k]])
+        return near[: self.k]
 
 
 class Bench:
@@ -276,6 +280,155 @@ def test_a_filter_is_refused_and_leaves_nothing_behind() -> None:
     with pytest.raises(UsageError, match="hyparview/flood"):
         bench.router.join(Filter((("price", ">", 5),)))
     assert not bench.router.interests and not bench.router.filters
+
+
+# In a network that grows.
+
+
+def by_distance(count: int) -> list[Peer]:
+    """Peers from 0 on, nearest to the topic first."""
+    place = place_of_key(topic_key(TOPIC))
+    return sorted(range(count), key=lambda peer: place_of(peer) ^ place)
+
+
+def registrar(*farther: Peer) -> Bench:
+    """One that is nearest to the topic and has a subscriber, 1000, and a publisher with a lease, 2000."""
+    bench = Bench(*farther)
+    bench.asked(1000, Register(TOPIC, PeerInfo(1000)))
+    bench.asked(2000, Ask(TOPIC))
+    bench.env.take()
+    return bench
+
+
+NEARER = by_distance(200)[: by_distance(200).index(0)]
+FARTHER = by_distance(200)[by_distance(200).index(0) + 1 :]
+
+
+def test_a_registrar_tells_subscribers_and_those_with_a_lease_when_somebody_is_new_among_the_nearest() -> None:
+    bench = registrar(*FARTHER[1:4])
+    bench.env.advance(CONFIG.watch_every)
+    assert bench.env.take() == []
+    bench.directory.peers = FARTHER[:4]
+    bench.env.advance(CONFIG.watch_every)
+    told = Nearest(TOPIC, tuple(map(PeerInfo, (0, *FARTHER[:4]))))
+    assert bench.env.take() == [(1000, told), (2000, told)]
+    bench.env.advance(10 * CONFIG.watch_every)
+    assert bench.env.take() == []
+
+
+def test_a_registrar_tells_of_many_who_come_at_once_and_then_leaves_it_to_these() -> None:
+    bench = registrar(*FARTHER[:4])
+    bench.directory.peers = [*NEARER[1:5], *FARTHER[:4]]
+    bench.env.advance(CONFIG.watch_every)
+    assert [peer for peer, _ in bench.env.take()] == [1000, 2000]
+    bench.directory.peers = [*NEARER[:5], *FARTHER[:4]]
+    bench.env.advance(CONFIG.watch_every)
+    assert bench.env.take() == []
+
+
+def test_a_registrar_leaves_it_to_nearer_ones_until_these_are_gone() -> None:
+    bench = registrar(*NEARER[: CONFIG.asks], FARTHER[1])
+    bench.directory.peers = [*NEARER[: CONFIG.asks], FARTHER[0]]
+    bench.env.advance(CONFIG.watch_every)
+    assert bench.env.take() == []
+    bench.directory.peers = [*NEARER[: CONFIG.asks - 1], *FARTHER[:2]]
+    bench.env.advance(CONFIG.watch_every)
+    assert [peer for peer, _ in bench.env.take()] == [1000, 2000]
+
+
+def test_a_registrar_tells_some_at_a_time_and_all_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vicinity, "TOLD", 10)
+    monkeypatch.setattr(vicinity, "LOOKED", 2)
+    bench, topics = Bench(FARTHER[0]), [f"{number}" for number in range(4)]
+    for topic, peer in ((topic, peer) for topic in topics for peer in range(1000, 1008)):
+        bench.asked(peer, Register(topic, PeerInfo(peer)))
+    bench.directory.peers = FARTHER[:2]
+    told: Counter[tuple[Peer, str]] = Counter()
+    for _ in range(6):
+        bench.env.advance(CONFIG.watch_every)
+        heard = [(peer, msg.topic) for peer, msg in bench.env.take() if isinstance(msg, Nearest)]
+        assert len(heard) <= 10
+        told.update(heard)
+    assert told == Counter((peer, topic) for topic in topics for peer in range(1000, 1008))
+
+
+def test_a_registrar_without_topics_watches_nothing() -> None:
+    bench = registrar(FARTHER[0])
+    bench.hear(1000, Unregister(TOPIC))
+    bench.env.advance(CONFIG.expiry + CONFIG.watch_every)
+    assert bench.router.vicinity.views == {}
+    bench.directory.peers = FARTHER[:2]
+    bench.env.advance(CONFIG.watch_every)
+    assert bench.env.take() == []
+
+
+def test_a_subscriber_registers_at_once_at_those_that_a_registrar_names() -> None:
+    bench, near = Bench(), [peer for peer in by_distance(50) if peer]
+    bench.directory.peers = near[2:8]
+    bench.router.join(TOPIC)
+    assert [request.peer for request in answered(bench)] == near[2:6]
+    bench.hear(near[2], Nearest(TOPIC, tuple(map(PeerInfo, (near[0], near[1], 0, near[2])))))
+    assert [request.peer for request in answered(bench)] == near[:2]
+    assert sorted(bench.router.registrations.topics[TOPIC].registrars) == sorted(near[:6])
+    bench.publish()
+    assert [request.peer for request in bench.env.take_requests()] == near[:3]
+    bench.hear(near[1], Nearest(TOPIC, tuple(map(PeerInfo, near[:3]))))
+    assert bench.env.take_requests() == []
+
+
+def test_a_subscriber_of_a_small_network_registers_at_all_who_come() -> None:
+    """Nearer or not: the list is as long as k allows, and its own was shorter."""
+    bench, near = Bench(), [peer for peer in by_distance(50) if peer]
+    bench.directory.peers = near[:1]
+    bench.router.join(TOPIC)
+    answered(bench)
+    bench.hear(near[0], Nearest(TOPIC, tuple(map(PeerInfo, (*near[:3], 0)))))
+    assert [request.peer for request in answered(bench)] == near[1:3]
+
+
+def test_one_who_is_named_counts_as_near_only_when_it_has_taken_the_registration() -> None:
+    bench, near = Bench(), [peer for peer in by_distance(50) if peer]
+    bench.directory.peers = near[3:7]
+    bench.router.join(TOPIC)
+    answered(bench)
+    bench.hear(near[3], Nearest(TOPIC, tuple(map(PeerInfo, near[:3]))))
+    for _ in range(ASKS):
+        for request in bench.env.take_requests():
+            request.fail("no link")
+    bench.publish()
+    assert [request.peer for request in bench.env.take_requests()] == near[3:6]
+
+
+def test_a_stranger_moves_no_subscriber_and_a_registrar_no_more_than_there_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registration, "MOST", 10)
+    bench, near = Bench(), [peer for peer in by_distance(50) if peer]
+    bench.directory.peers = near[40:44]
+    bench.router.join(TOPIC)
+    answered(bench)
+    bench.hear(666, Nearest(TOPIC, tuple(map(PeerInfo, near[:4]))))
+    assert bench.env.take_requests() == []
+    for start in range(36, 0, -4):
+        bench.hear(near[40], Nearest(TOPIC, tuple(map(PeerInfo, near[start : start + 4]))))
+    assert len(answered(bench)) == 6
+    with pytest.raises(PeerError):
+        bench.hear(near[40], Nearest(TOPIC, (PeerInfo(b"no number"),)))
+    bench.router.leave(TOPIC)
+    assert bench.hear(near[40], Nearest(TOPIC, tuple(map(PeerInfo, near[:4])))) == []
+
+
+def test_a_publisher_asks_anew_when_one_is_near_that_has_told_it_nothing() -> None:
+    bench = Bench(1)
+    bench.publish()
+    (request,) = bench.env.take_requests()
+    request.reply(Subscribers(TOPIC, (PeerInfo(60),), CONFIG.lease))
+    bench.hear(1, Nearest(TOPIC, (PeerInfo(1), PeerInfo(0))))
+    bench.hear(666, Nearest(TOPIC, (PeerInfo(2), PeerInfo(1))))
+    bench.publish()
+    assert bench.env.take_requests() == []
+    bench.directory.peers = [1, 2]
+    bench.hear(1, Nearest(TOPIC, (PeerInfo(2), PeerInfo(1))))
+    bench.publish()
+    assert sorted(request.peer for request in bench.env.take_requests()) == [1, 2]
 
 
 # Who subscribes.

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow.parquet
 import pytest
+from msgspec.structs import replace
 
 from bench.lookups import MINUTE, PATHS, Field, summary
 from bench.run import run
@@ -113,6 +114,14 @@ def test_kadpubsub_reaches_all_subscribers_and_nobody_else(tmp_path: Path) -> No
     rows: list[dict[str, Any]] = pyarrow.parquet.read_table(sorted((tmp_path / "trace").glob("rows-*.parquet"))).to_pylist()
     joined = {(row["node"], row["topic"]) for row in rows if row["kind"] == "joined"}
     assert all((row["node"], row["topic"]) in joined for row in rows if row["kind"] == "receive")
+
+
+@pytest.mark.parametrize("faults", [(), (MassCrash(at=22.0, share=0.2),)], ids=["calm", "a fifth crashed"])
+def test_kadpubsub_reaches_those_who_subscribed_while_the_network_was_small(faults: tuple[AnyFault, ...]) -> None:
+    """Long before they register again by themselves, those that are nearest to their topics are others."""
+    scenario = replace(scene(*faults), join_every=0.05, warmup=22.0)
+    note_replay(command(scenario))
+    assert run(scenario)["reliability"] > 0.999
 
 
 def test_kadpubsub_reaches_the_survivors_of_a_crash_of_a_fifth() -> None:

@@ -41,6 +41,7 @@ def small(*topics: str, **config: Any) -> Node:
         {"d_out": 4},
         {"d": 0},
         {"history_gossip": 6},
+        {"px_peers": 17},
         {"gossip_factor": 1.5},
         {"gossip_factor": float("nan")},
         {"heartbeat": 0},

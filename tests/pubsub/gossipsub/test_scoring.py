@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from peer.errors import UsageError
 from peer.machine import SECOND, MessageId, Peer, PeerInfo
-from peer.trace import REJECT
+from peer.trace import REJECT, ROLE
 from pubsub.gossipsub import presets
 from pubsub.gossipsub.deliveries import DROPPED
 from pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned
@@ -167,6 +167,23 @@ def test_at_the_graylist_threshold_a_peer_is_heard() -> None:
     node.rate(p3=GRAYLIST)
     node.hear(3, message())
     assert node.app.delivered == [message()]
+
+
+def test_the_trace_tells_once_whom_a_node_graylists_and_whom_no_more() -> None:
+    node = Node("t", **SMALL)
+    node.up(1, 2, 3)
+    node.rate(p2=GRAYLIST - BELOW, p3=GRAYLIST - BELOW)
+    assert roles(node) == [(2, "graylisted, score -80.5"), (3, "graylisted, score -80.5")]
+    node.down(3)
+    assert roles(node) == []
+    node.rate(p2=0.0)
+    assert roles(node) == [(2, "graylisted no more")]
+    assert roles(node) == []
+
+
+def roles(node: Node) -> list[tuple[Peer | None, str | None]]:
+    node.beat()
+    return [(row.peer, row.reason) for row in node.env.take_traced() if row.kind == ROLE]
 
 
 def test_messages_and_gossip_of_a_bad_peer_reach_nobody() -> None:
