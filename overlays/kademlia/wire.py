@@ -3,7 +3,8 @@
 Addresses that do not parse are left out, a peer's id that is none makes the frame a PeerError. In the simulator's codec mode
 peers are numbers, of eight bytes.
 Bounds: LIMIT bytes a frame, PEERS in a list; a list that is longer is a PeerError. Of one peer ADDRESSES are read, and written as
-many of them as have ADDRESS_BYTES in all: whatever others made known, an answer stays within the frame. REMEMBERED addresses.
+many of them as have ADDRESS_BYTES in all: whatever others made known, an answer stays within the frame. REMEMBERED addresses
+and sizes of peers.
 """
 
 from __future__ import annotations
