@@ -65,6 +65,7 @@ FLAGS = (
     Flag("--churn-correlated", "churn.correlated", "SHARE", "share of the nodes that leave together"),
     Flag("--churn-every", "churn.every", "S", "seconds between two such leaves"),
     Flag("--churn-subscriptions", "churn.subscriptions", "S", "mean seconds a subscription lasts"),
+    Flag("--churn-swaps", "churn.swaps", "S", "mean seconds until another node takes over a subscriber's topics"),
     Flag("--churn-start", "churn.start", "S", "when churn begins"),
     Flag("--churn-stop", "churn.stop", "S", "when churn ends"),
     Flag("--trace-level", "trace.level", "LEVEL", "none, default or full (a row a copy)", text=True),

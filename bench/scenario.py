@@ -74,7 +74,7 @@ class Network(Section, frozen=True, kw_only=True):
 
 
 class Churn(Section, frozen=True, kw_only=True):
-    """`session` and `subscriptions` are means of exponential draws; `correlated` leaves together each `every`."""
+    """`session`, `subscriptions` and `swaps` are means of exponential draws; `correlated` leaves together each `every`."""
 
     session: Seconds = 0.0
     replace: bool = True
@@ -82,6 +82,7 @@ class Churn(Section, frozen=True, kw_only=True):
     correlated: Share = 0.0
     every: Period = 10.0
     subscriptions: Seconds = 0.0
+    swaps: Seconds = 0.0
     start: Seconds = 0.0
     stop: Seconds | None = None
 
@@ -266,6 +267,8 @@ def _contradictions(scenario: Scenario) -> Iterator[tuple[str, str]]:
     churn = scenario.churn
     if (churn.session or churn.correlated) and churn.start < joined:
         yield "churn.start", f"is {churn.start}; it must not be before the last node has come, at {joined:g} s"
+    if churn.swaps and churn.subscriptions:
+        yield "churn.swaps", f"is {churn.swaps} and churn.subscriptions {churn.subscriptions}; a run has one of them"
     if churn.stop is not None and churn.stop < churn.start:
         yield "churn.stop", f"is {churn.stop}; it must be at least churn.start, {churn.start}"
     yield from _workload_contradictions(scenario)

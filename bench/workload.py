@@ -139,6 +139,8 @@ class Workload:
         if churn.session:
             for number in range(self.scenario.nodes):
                 self.sim.at(began, self._begin_session, number)
+        if churn.swaps:
+            self.sim.at(began, self._later, churn.swaps, self._swap)
         if churn.correlated:
             self.sim.at(began + round(churn.every * SECOND), self._leave_together)
 
@@ -181,6 +183,25 @@ class Workload:
         for number in sorted(self.churn_rng.sample(live, round(self.scenario.churn.correlated * len(live)))):
             self._depart(number)
         self.sim.at(self.sim.now + round(self.scenario.churn.every * SECOND), self._leave_together)
+
+    def _swap(self) -> None:
+        """There are always as many subscribers; where all nodes are, or none, nothing changes."""
+        if self._over():
+            return
+        live = self._honest()
+        taken = [number for number in live if number in self.interests]
+        free = [number for number in live if number not in self.interests]
+        if taken and free:
+            self._hand_over(self.churn_rng.choice(taken), self.churn_rng.choice(free))
+        self._later(self.scenario.churn.swaps, self._swap)
+
+    def _hand_over(self, old: int, new: int) -> None:
+        self.interests[new] = self.interests.pop(old)
+        if old in self.publishers:
+            self.publishers[self.publishers.index(old)] = new
+        for topic in self.interests[new]:
+            _leave(self.sim.nodes[old], topic)
+            _join(self.sim.nodes[new], topic)
 
     def _honest(self) -> list[int]:
         """Who is up, without the hostile nodes of an attack: they are no routers, and nobody comes for one of them."""

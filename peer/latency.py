@@ -45,6 +45,10 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_
     def service(self) -> int:
         return 0
 
+    def dials(self, rng: Rng) -> Iterator[int] | None:
+        """The same for each way of a dial."""
+        return self.stream(rng)
+
 
 class Constant(Model, frozen=True, tag="constant"):
     ms: float = 50.0
@@ -127,7 +131,8 @@ class VCubePS(Model, frozen=True, tag="vcube-ps"):
     `paper`: a copy is processed for t_pc = 1, waits t_q, is transmitted for t_t = 1, travels for t_pp; acknowledgements
     are free, as Table 1 of the paper needs. `program`: what the authors' program does: one unit a copy for processing
     and transmission together, every lane charged, the first copy of an idle node leaving at once or a unit later, and
-    t_pp drawn as t_pp - 1 or t_pp. `free` overrides which lanes cost the sender nothing.
+    t_pp drawn as t_pp - 1 or t_pp. `free` overrides which lanes cost the sender nothing. All channels are there in both, so
+    a dial takes no time.
     """
 
     setting: Literal["paper", "program"] = "paper"
@@ -146,6 +151,9 @@ class VCubePS(Model, frozen=True, tag="vcube-ps"):
         if self.setting == "paper":
             return repeat(longest + _us(self.t_pc))
         return (longest - MS * rng.getrandbits(1) for _ in repeat(None))
+
+    def dials(self, rng: Rng) -> Iterator[int]:
+        return repeat(0)
 
     def occupancy(self, lane: Lane) -> int:
         free = self.free if self.free is not None else ("urgent", "control") if self.setting == "paper" else ()

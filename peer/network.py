@@ -124,7 +124,7 @@ class Network:
         self.rng = sim.stream("network")
         stream = self.latency.stream(sim.stream("latency"))
         self.draws = stream
-        self.dialling = self.latency.stream(sim.stream("dial"))
+        self.dialling = self.latency.dials(sim.stream("dial"))
         self.repeating = self.latency.stream(sim.stream("repeat"))
         self.shared_clock = self.latency.draw == "send"
         self.byte_time = SECOND / sim.bandwidth if sim.bandwidth else 0.0

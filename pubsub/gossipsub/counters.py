@@ -110,8 +110,6 @@ class Stats:
         self.risen = False
 
     def tick(self, now: int, behaviour_decay: float, to_zero: float) -> None:
-        if not self.topics and not self.behaviour:
-            return
         self.own = None
         self.behaviour = decayed(self.behaviour, behaviour_decay, to_zero)
         idle = []

@@ -64,10 +64,6 @@ class Source:
         self.ignored = 0.0
         self.rejected = 0.0
 
-    @property
-    def counts(self) -> bool:
-        return bool(self.delivered or self.duplicate or self.ignored or self.rejected)
-
     def tick(self, factor: float, to_zero: float) -> None:
         self.delivered = decayed(self.delivered, factor, to_zero)
         self.duplicate = decayed(self.duplicate, factor, to_zero)
@@ -152,7 +148,7 @@ class Gater:
         for key, _ in list(takewhile(lambda held: held[1].expires <= now, self._left.items())):
             self._forget(key)
         for source in self._sources.values():
-            if source.peers and source.counts:
+            if source.peers and (source.delivered or source.duplicate or source.ignored or source.rejected):
                 source.tick(config.source_decay, config.decay_to_zero)
 
     def _overloaded(self, now: int) -> bool:

@@ -109,7 +109,7 @@ class GossipSub(Router):
     def _beat(self) -> None:
         self.timers[0] = self.env.after(self.config.heartbeat, self._beat)
         self.tick += 1
-        self.standing.heartbeat(self.parties)
+        self.standing.heartbeat()
         self.meshes.maintain(self.tick)
         self.meshes.tell()
         self.gossip.emit()

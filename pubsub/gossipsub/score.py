@@ -200,7 +200,7 @@ class Score:
         for peer in [peer for peer, stats in self._retained.items() if stats.expires <= now]:
             self._forget(peer)
         for stats in self._peers.values():
-            if stats.connected:
+            if stats.connected and (stats.topics or stats.behaviour):
                 stats.tick(now, config.behaviour_decay, config.decay_to_zero)
 
     def set_topic(self, topic: str, score: TopicScore) -> None:
@@ -267,4 +267,6 @@ class Score:
 
     def _colocation_part(self, peer: Peer) -> float:
         config = self.config.peer
+        if not config.colocation_weight:
+            return 0.0
         return config.colocation_weight * self._colocation.surplus(peer, config.colocation_threshold)

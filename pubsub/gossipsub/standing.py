@@ -1,13 +1,13 @@
 """What a peer is worth here: its score, the gater's odds and its open promises, behind one face.
 
 Without scoring everybody stands at 0 and nothing has consequences, as in version 1.0 and in the plain mesh of studies.
-Each heartbeat a `role` row tells of peers that went below the graylist threshold or came back.
+A `role` row tells of a peer that says something below the graylist threshold, and when it has come back above it.
 Bounds: those of `score`, `gater` and `promises`; of the graylist, peers whose link is up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from ipaddress import ip_address
 
 from peer.machine import Env, Link, Peer
@@ -29,7 +29,7 @@ class Standing:
         self.promises = Promises(config.followup)
         self.thresholds = score.thresholds if score is not None else NO_THRESHOLDS
         self.interval = score.peer.decay_interval if score is not None else config.heartbeat
-        self.graylisted: dict[Peer, None] = {}  # as of the last heartbeat
+        self.graylisted: dict[Peer, None] = {}  # those that a row has told of
         self.direct: dict[Peer, None] = {}  # the router's: they are above all thresholds
 
     def value(self, peer: Peer) -> float:
@@ -44,8 +44,13 @@ class Standing:
         return self.score is None or not self.score.is_below(peer, self.thresholds.gossip)
 
     def is_shunned(self, peer: Peer) -> bool:
-        """Whatever it says is passed over."""
-        return self.score is not None and self.score.is_below(peer, self.thresholds.graylist) and peer not in self.direct
+        """Whatever it says is passed over, which who watches this node is told: of one peer once a heartbeat at most."""
+        if self.score is None or not self.score.is_below(peer, self.thresholds.graylist) or peer in self.direct:
+            return False
+        if peer not in self.graylisted:
+            self.graylisted[peer] = None
+            self.env.trace(ROLE, peer=peer, reason=f"graylisted, score {self.value(peer):.1f}")
+        return True
 
     def may_bring(self, peer: Peer, now: int) -> bool:
         """Whether its messages are looked at; while validation cannot keep up, the gater draws lots."""
@@ -65,21 +70,12 @@ class Standing:
         if self.gater is not None:
             self.gater.refresh(self.env.now())
 
-    def heartbeat(self, linked: Collection[Peer]) -> None:
+    def heartbeat(self) -> None:
         for peer, count in self.promises.broken(self.env.now()).items():
             self.penalize(peer, count)
-        if self.score is not None:
-            self._tell_graylisted(linked)
-
-    def _tell_graylisted(self, linked: Collection[Peer]) -> None:
-        """For who watches this node: here and not where a score changes, so that a peer is told of once a heartbeat at most."""
-        before, self.graylisted = self.graylisted, {peer: None for peer in linked if self.is_shunned(peer)}
-        for peer in self.graylisted:
-            if peer not in before:
-                self.env.trace(ROLE, peer=peer, reason=f"graylisted, score {self.value(peer):.1f}")
-        for peer in before:
-            if peer in linked and peer not in self.graylisted:
-                self.env.trace(ROLE, peer=peer, reason="graylisted no more")
+        for peer in [peer for peer in self.graylisted if not self.is_shunned(peer)]:
+            del self.graylisted[peer]
+            self.env.trace(ROLE, peer=peer, reason="graylisted no more")
 
     # Links and meshes.
 
@@ -92,6 +88,7 @@ class Standing:
 
     def down(self, peer: Peer) -> None:
         self.promises.left(peer)
+        self.graylisted.pop(peer, None)
         if self.score is not None:
             self.score.left(peer, self.env.now())
         if self.gater is not None:

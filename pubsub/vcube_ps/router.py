@@ -12,8 +12,9 @@ the paper leaves open, or assumes away, is settled here as follows:
 - Crashes: see `broadcast`. What a publisher had not sent when it crashed is lost.
 - A subscriber holds links to its children, so that a message meets no dial.
 
-Below it needs the overlay `vcube`; with its oracle, subscriptions are known at once. It knows no filters, and what members say of
-others' subscriptions is believed. Above it promises each message once, and those of a source in order.
+Below it needs the overlay `vcube`; with its oracle, subscriptions are known at once, or those before `oracle_until` are. It knows
+no filters, and what members say of others' subscriptions is believed. Above it promises each message once, and those of a source
+in order.
 Bounds: those of its parts; CHANNELS, FLOORS; `held_bytes` of messages that wait for the gate, beyond which one is refused.
 """
 
@@ -133,20 +134,24 @@ class VCubePS(Router):
             self._sort_out_filters()
             raise UsageError("vcube-ps knows subscribers by topic; a filter needs a stack that reaches all, as hyparview/flood")
         self._settle_soon()
-        if self.cube.census is None:
-            self._change(interest, Sub)
-        else:
+        if self._omniscient:
             self._tell_census(interest, True)
             self._in_force(interest)
+        else:
+            self._change(interest, Sub)
 
     def _leave(self, interest: Interest) -> None:
         assert isinstance(interest, str)
         self.streams.leave(interest)
         self._settle_soon()
-        if self.cube.census is None:
-            self._change(interest, Uns)
-        else:
+        if self._omniscient:
             self._tell_census(interest, False)
+        else:
+            self._change(interest, Uns)
+
+    @property
+    def _omniscient(self) -> bool:
+        return self.cube.census is not None and self.env.now() < self.config.oracle_until
 
     def _tell_census(self, topic: str, subscribed: bool) -> None:
         census, index = self.cube.census, self.cube.index
@@ -250,7 +255,7 @@ class VCubePS(Router):
 
     def _says(self, m: Pub) -> tuple[Standing, ...]:
         """Line 96 of the paper: the source may not know this subscriber. Nor that this one left, or never came back to it."""
-        if self.cube.census is not None:
+        if self._omniscient:
             return ()
         own = self.views.of(m.topic, self.env.me)
         if m.topic not in self.interests:

@@ -20,6 +20,7 @@ class Views:
         self.size = 0
         self._overlay = overlay
         self._sets: dict[str, tuple[int, int]] = {}  # the overlay's version, and the set of places
+        self._told: dict[str, tuple[int, int]] = {}  # under an oracle: the places that were heard of since, and who subscribes
 
     def note(self, topic: str, standing: Standing) -> bool:
         view = self.topics.get(topic)
@@ -43,7 +44,8 @@ class Views:
     def subscribers(self, topic: str) -> int:
         """The places of the subscribers that are up."""
         if self._overlay.census is not None:
-            return self._overlay.census.subscribers.get(topic, 0)
+            told, subscribed = self._told.get(topic, (0, 0))
+            return self._overlay.census.subscribers.get(topic, 0) & ~told | subscribed
         version, places = self._sets.get(topic, (-1, 0))
         if version != self._overlay.version:
             where = self._overlay.roll.where
@@ -66,6 +68,11 @@ class Views:
 
     def _renew(self, topic: str, standing: Standing) -> None:
         """One bit, where the rest still holds: a rush of subscriptions would count all of them again for each."""
+        if self._overlay.census is not None:
+            bit = 1 << self._overlay.roll.where[standing.peer]
+            told, subscribed = self._told.get(topic, (0, 0))
+            self._told[topic] = (told | bit, subscribed | bit if standing.subscribed else subscribed & ~bit)
+            return
         version, places = self._sets.get(topic, (-1, 0))
         if version != self._overlay.version:
             return

@@ -81,6 +81,7 @@ def refusal(tmp_path: Path, text: str) -> str:
         ("join_every = 1.0", "join_every", "would come at 99 s, after the warmup, 5.0"),
         ("warmup = 100.0\njoin_every = 1.0\n[churn]\nsession = 9", "churn.start", "before the last node has come, at 99 s"),
         ("[churn]\nstart = 9\nstop = 8", "churn.stop", "at least churn.start, 9.0"),
+        ("[churn]\nswaps = 9\nsubscriptions = 8", "churn.swaps", "a run has one of them"),
         ("[trace]\nlevel = 'all'", "trace.level", "allowed: default, full, none"),
         ("[trace]\nkinds = ['publis']", "trace.kinds", 'did you mean "publish"?'),
         ("[trace]\nkinds = [1]", "trace.kinds[0]", "a string"),

@@ -398,6 +398,28 @@ def test_subscriptions_change_only_between_start_and_stop() -> None:
     assert min(left) >= 20
 
 
+def test_subscribers_and_others_change_places_at_the_rate_of_the_mean() -> None:
+    work = Work(subscribers=20, publishers=20, messages=100, rate=2.0)
+    played = churned(100.0, Churn(swaps=1.0, stop=80.0), workload=work)
+    left = played.rows.of(LEAVE)
+    assert within(len(left), 80)
+    assert [row.t for row in left] == [row.t for row in played.rows.of(JOINED)][20:]
+    subscribed: set[object] = set()
+    for row in played.rows:
+        if row.kind == JOINED:
+            subscribed.add(row.node)
+        elif row.kind == LEAVE:
+            subscribed.remove(row.node)
+        elif row.kind == PUBLISH:
+            assert row.node in subscribed
+    assert subscribed == set(played.workload.interests)
+    assert len(subscribed) == 20
+
+
+def test_where_all_subscribe_nobody_changes_places() -> None:
+    assert churned(30.0, Churn(swaps=1.0)).rows.of(LEAVE) == []
+
+
 def test_newcomers_change_their_subscriptions_too() -> None:
     played = churned(60.0, Churn(session=10.0, subscriptions=2.0))
     assert any(row.node in range(50, 10_000) for row in played.rows.of(LEAVE))

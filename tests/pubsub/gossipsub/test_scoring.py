@@ -173,6 +173,10 @@ def test_the_trace_tells_once_whom_a_node_graylists_and_whom_no_more() -> None:
     node = Node("t", **SMALL)
     node.up(1, 2, 3)
     node.rate(p2=GRAYLIST - BELOW, p3=GRAYLIST - BELOW)
+    assert roles(node) == []
+    node.hear(2, message())
+    node.hear(3, message())
+    node.hear(3, message(2))
     assert roles(node) == [(2, "graylisted, score -80.5"), (3, "graylisted, score -80.5")]
     node.down(3)
     assert roles(node) == []
