@@ -123,6 +123,12 @@ FIGURES: dict[str, Listed] = {
             "PUB messages of one publication",
             f"{VCUBE_PS}, Figure 4b",
         ),
+        Listed(
+            "vcube-ps.fig6",
+            "bench.papers.vcube_ps_fig6",
+            "Causal barriers of a discussion, and how long they hold back",
+            f"{VCUBE_PS}, Figure 6 and the text after it",
+        ),
     )
 }
 
