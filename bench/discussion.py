@@ -1,9 +1,9 @@
-"""A discussion: some ask a question each, and everybody who hears enough of it says one thing too (VCube-PS, section 4.3).
+"""A discussion: some ask a question each, and everybody who hears enough of it says something too (VCube-PS, section 4.3).
 
 `workload.messages` questions go round the topics, each by another of a topic's subscribers, at moments drawn in whole milliseconds
-from the first messages / rate seconds. A subscriber that has said nothing on a topic answers there when it has delivered
-`workload.answers` messages of others, after a wait drawn below `workload.answer_ms`. Who is still to ask answers the first
-that it hears, and does not ask any more. So each subscriber publishes once on each of its topics, if it hears enough.
+from the first messages / rate seconds. Each time that a subscriber has delivered `workload.answers` messages of others on a topic
+it answers there, after a wait drawn below `workload.answer_ms`. Who is still to ask answers the first that it hears, and does
+not ask any more. Nobody says more than `workload.turns` things on a topic, a question included.
 
 All draws come from one stream of the seed. Bounds: a count for each subscription.
 """
@@ -50,8 +50,8 @@ class Discussion:
         self._say = say
         self._rng = sim.stream("discussion")
         self._heard: Counter[tuple[int, str]] = Counter()
+        self._said: Counter[tuple[int, str]] = Counter()  # and what is about to be said
         self._to_ask: set[tuple[int, str]] = set()
-        self._spoken: set[tuple[int, str]] = set()
 
     def member(self, number: int) -> Member:
         return Member(number, self._hears)
@@ -78,16 +78,21 @@ class Discussion:
         return asking
 
     def _asks(self, place: tuple[int, str]) -> None:
-        if place not in self._spoken:
-            self._spoken.add(place)
+        if place in self._to_ask:
+            self._takes_turn(place)
             self._say(*place)
 
     def _hears(self, number: int, publication: Publication) -> None:
         place = number, publication.topic
-        if publication.id.source == number or place in self._spoken:
+        if publication.id.source == number or self._said[place] >= self._work.turns:
             return
         self._heard[place] += 1
         if place in self._to_ask or self._heard[place] >= self._work.answers:
-            self._spoken.add(place)
+            self._takes_turn(place)
             wait = self._rng.randrange(self._work.answer_ms) * MS if self._work.answer_ms else 0
             self._sim.at(self._sim.now + wait, self._say, *place)
+
+    def _takes_turn(self, place: tuple[int, str]) -> None:
+        self._to_ask.discard(place)
+        self._heard[place] = 0
+        self._said[place] += 1

@@ -49,7 +49,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Workload(Section, frozen=True, kw_only=True):
     """Who subscribes to what, and who publishes how much; `exponent` is Zipf's s, or the rate of the exponential.
 
-    With `answers` the messages are questions, and each subscriber says something once it has heard so many: `bench.discussion`.
+    With `answers` the messages are questions, and subscribers answer each time that they have heard so many: `bench.discussion`.
     """
 
     topics: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
@@ -65,6 +65,7 @@ class Workload(Section, frozen=True, kw_only=True):
     size: Annotated[int, Meta(ge=0, le=900_000)] = 100
     answers: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     answer_ms: Annotated[int, Meta(ge=0, le=1_000_000)] = 100
+    turns: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
 
 
 class Network(Section, frozen=True, kw_only=True):

@@ -64,6 +64,12 @@ FIGURES: dict[str, Listed] = {
             f"{HYPARVIEW}, against the theory of flood.percolation",
         ),
         Listed(
+            "causal.compare",
+            "bench.papers.causal_compare",
+            "What causal order costs, in bytes and in time",
+            "no paper: order over three routers and VCube-PS (de Araujo et al., JPDC 2018), in the same discussion",
+        ),
+        Listed(
             "gossipsub.attacks",
             "bench.papers.gossipsub_attacks",
             "Honest messages among sybils, hardened and plain",
