@@ -1,9 +1,9 @@
 """A discussion: some ask a question each, and everybody who hears enough of it says something too (VCube-PS, section 4.3).
 
-`workload.messages` questions go round the topics, each by another of a topic's subscribers, at moments drawn in whole milliseconds
-from the first messages / rate seconds. Each time that a subscriber has delivered `workload.answers` messages of others on a topic
-it answers there, after a wait drawn below `workload.answer_ms`. Who is still to ask answers the first that it hears, and does
-not ask any more. Nobody says more than `workload.turns` things on a topic, a question included.
+`workload.messages` questions go round the topics, each by another of a topic's subscribers, at moments drawn in whole
+milliseconds from the first messages / rate seconds. Each time that a subscriber has delivered `workload.answers` messages of
+others on a topic it answers there, after a wait drawn below `workload.answer_ms`. Who is still to ask answers the first that it
+hears, and does not ask any more. Nobody says more than `workload.turns` things on a topic, a question included.
 
 All draws come from one stream of the seed. Bounds: a count for each subscription.
 """
@@ -16,7 +16,7 @@ from itertools import cycle, islice
 
 from bench.scenario import Workload
 from peer.errors import UsageError
-from peer.machine import MS, SECOND, Peer
+from peer.machine import MS, Peer
 from peer.sim import Simulator
 from pubsub.message import Interest, Publication, Verdict
 

@@ -34,7 +34,7 @@ def held_back() -> Column:
 
 
 def holding(pairs: DataFrame) -> DataFrame:
-    """run, at_once, below_10_ms, mean_ms, max_ms: the shares of deliveries that were held back not at all and shortly, and how long."""
+    """run, at_once, below_10_ms, mean_ms, max_ms: the shares of deliveries that waited not at all, and shortly; and how long."""
     held = pairs.select("run", held_back().alias("held")).where(F.col("held").isNotNull())
     return held.groupBy("run").agg(
         F.mean((F.col("held") == 0).cast("int")).alias("at_once"),
