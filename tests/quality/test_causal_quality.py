@@ -170,3 +170,24 @@ def test_over_the_trees_of_vcube_all_comes_in_order() -> None:
     told = stories(calm)
     assert (causal(told), integrity(told)) == ([], [])
     assert share(told) == (60 * 40, 60 * 40)
+
+
+# Without any order: what PC-broadcast builds on, and why it is not here (`docs/architecture.md`, Order).
+
+
+def talk(stack: str, seed: int, *faults: Loss, churn: Churn | None = None) -> Scenario:
+    work = Workload(messages=3, rate=3.0, answers=1, turns=3, answer_ms=800)
+    return Scenario(stack=stack, nodes=15, seed=seed, window=5.0, workload=work, faults=faults, churn=churn or Churn())
+
+
+def test_a_flood_over_links_that_keep_their_order_and_stay_is_in_causal_order_by_itself() -> None:
+    assert [causal(stories(talk("static/flood", seed))) for seed in range(10)] == [[]] * 10
+
+
+def test_where_copies_are_lost_it_is_not_though_no_link_is_new_that_could_be_locked() -> None:
+    assert any(causal(stories(talk("static/flood", seed, Loss(at=5, duration=8, p=0.05)))) for seed in range(3))
+
+
+def test_where_links_are_new_it_is_not() -> None:
+    churn = Churn(session=20.0, start=5.0, stop=9.0)
+    assert any(causal(stories(talk("hyparview/flood", seed, churn=churn))) for seed in range(40))
