@@ -15,7 +15,7 @@ import pytest
 from bench.history import Recorder, Story, Violation, causal, complete, fifo, integrity, tell
 from bench.run import run
 from bench.scenario import Churn, Scenario, Workload, command
-from peer.faults import Duplicate, Loss, Reorder, Restart
+from peer.faults import AnyFault, Duplicate, Loss, Reorder, Restart
 from peer.machine import MessageId, Peer
 from peer.trace import PUBLISH, REJECT
 from pubsub.ordering.causal import Causal
@@ -71,7 +71,7 @@ class Witness(Recorder):
 def storm(stack: str, seed: int) -> Scenario:
     """Half of all copies are lost for six seconds, in which every node starts again twice, and some go for good."""
     restarts = [tuple((seed + 3 * turn + place) % 15 for place in range(3)) for turn in range(10)]
-    faults = (
+    faults: tuple[AnyFault, ...] = (
         Loss(at=5, duration=6, p=0.5),
         Reorder(at=5, duration=6, p=0.3, ms=(100.0, 500.0, 2_000.0)[seed // 3 % 3]),
         *(Restart(at=5.5 + 0.4 * turn, nodes=nodes, down=0.2, state=bool(seed % 2)) for turn, nodes in enumerate(restarts)),
