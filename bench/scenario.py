@@ -47,7 +47,10 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Workload(Section, frozen=True, kw_only=True):
-    """Who subscribes to what, and who publishes how much; `exponent` is Zipf's s, or the rate of the exponential."""
+    """Who subscribes to what, and who publishes how much; `exponent` is Zipf's s, or the rate of the exponential.
+
+    With `answers` the messages are questions, and subscribers answer each time that they have heard so many: `bench.discussion`.
+    """
 
     topics: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
     popularity: Literal["uniform", "zipf", "exponential"] = "uniform"
@@ -60,6 +63,9 @@ class Workload(Section, frozen=True, kw_only=True):
     arrivals: Literal["regular", "poisson"] = "regular"
     order: Literal["none", "fifo", "causal"] = "none"
     size: Annotated[int, Meta(ge=0, le=900_000)] = 100
+    answers: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    answer_ms: Annotated[int, Meta(ge=0, le=1_000_000)] = 100
+    turns: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
 
 
 class Network(Section, frozen=True, kw_only=True):
@@ -288,6 +294,10 @@ def _workload_contradictions(scenario: Scenario) -> Iterator[tuple[str, str]]:
         yield "workload.publishers", f"is 0, but workload.messages is {work.messages}; somebody must publish them"
     if work.interests > work.topics:
         yield "workload.interests", f"is {work.interests}; it must be workload.topics at most, {work.topics}"
+    if work.answers and (work.publishers != 1.0 or work.arrivals != "regular"):
+        yield "workload.answers", "makes subscribers the publishers, at moments of its own; leave out publishers and arrivals"
+    if work.answers and scenario.attacks:
+        yield "workload.answers", "is not for a run with attacks: its members look at nothing that they get"
     if work.messages / work.rate > YEAR:
         yield "workload.rate", f"is {work.rate}; {work.messages} messages would last more than a year"
 

@@ -12,6 +12,7 @@ from math import exp
 from random import Random
 
 from bench.attacks import INVALID
+from bench.discussion import Discussion
 from bench.scenario import Scenario, head_count
 from peer.machine import SECOND, Peer
 from peer.sim import SimNode, Simulator
@@ -52,6 +53,7 @@ class Workload:
         self.interests: dict[int, list[str]] = {}
         self.publishers: list[int] = []
         self.published = 0
+        self.discussion = Discussion(scenario.workload, sim, self._say) if scenario.workload.answers else None
 
     def start(self, introduced: Sequence[Contacts]) -> None:
         """Bring up all nodes, each with its contacts: at time 0, or one after the other."""
@@ -65,11 +67,15 @@ class Workload:
 
     def _bring_up(self, contacts: Contacts) -> None:
         order = ORDERS[self.scenario.workload.order]
-        self.sim.add(self.stack.node(contacts, self.app, order=order), self._started)
+        app = self.app if self.discussion is None else self.discussion.member(len(self.sim.nodes))
+        self.sim.add(self.stack.node(contacts, app, order=order), self._started)
 
     def schedule(self) -> int:
         """Put publications and churn on the calendar; answers the moment of the last publication."""
         last = round(self.scenario.warmup * SECOND)
+        if self.discussion is not None:
+            self._schedule_churn()
+            return self.discussion.schedule(last, self.interests) + round(self.scenario.window * SECOND)  # for the answers
         for t in self._moments(last):
             self.sim.at(t, self._publish, self.rng.randrange(len(self.publishers)))
             last = t
@@ -120,6 +126,11 @@ class Workload:
                 _publish(node, self._topic_for(node), self.payload())
                 self.published += 1
                 return
+
+    def _say(self, number: int, topic: str) -> None:
+        if (node := self.sim.nodes[number]).up:
+            _publish(node, topic, self.payload())
+            self.published += 1
 
     def payload(self) -> bytes:
         """Another one each time: where ids are of the content, the same would be one message."""

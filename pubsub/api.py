@@ -38,7 +38,8 @@ from pubsub import stacks
 from pubsub.alone import warn
 from pubsub.defaults import LISTEN, STACK
 from pubsub.message import Interest, Publication, Verdict
-from pubsub.ordering.causal import Causal
+from pubsub.ordering.causal import Causal, CausalConfig
+from pubsub.ordering.fifo import FifoConfig
 from pubsub.router import LARGEST, TOPIC, Router
 from pubsub.signing import Signing
 from pubsub.subscription import Full, Subscription, message
@@ -65,6 +66,8 @@ class PubSubConfig:
     backlog: int = 1 << 18
     overlay: stacks.Options = field(default_factory=dict)
     router: stacks.Options = field(default_factory=dict)
+    fifo: FifoConfig = field(default_factory=FifoConfig)  # of the subscriptions with that order, as is the next
+    causal: CausalConfig = field(default_factory=CausalConfig)
     host: HostConfig = field(default_factory=HostConfig)
 
     def __post_init__(self) -> None:
@@ -75,8 +78,9 @@ class PubSubConfig:
         for name, options in (("overlay", self.overlay), ("router", self.router)):
             if not isinstance(options, dict):
                 raise UsageError(f"{name} is {options!r:.80}; it must be a dict of options, {{}} for none")
-        if not isinstance(self.host, HostConfig):
-            raise UsageError(f"host is {self.host!r:.80}; it must be a HostConfig")
+        for name, kind in (("fifo", FifoConfig), ("causal", CausalConfig), ("host", HostConfig)):
+            if not isinstance(value := getattr(self, name), kind):
+                raise UsageError(f"{name} is {value!r:.80}; it must be a {kind.__name__}")
 
 
 class Desk:
@@ -181,7 +185,8 @@ class PubSub:
         identity = Identity.load(Path(key)) if key is not None else Identity.new()
         signing = Signing(identity) if config.signed else None
         desk = Desk()
-        build = kind.node([peer for peer, _ in contacts], desk, signing, Causal)
+        order = partial(Causal, config=config.causal, fifo=config.fifo)
+        build = kind.node([peer for peer, _ in contacts], desk, signing, order)
         with alone(), _tracing(config.trace, stack) as tracer:
             async with open_host(identity, listen=listen, config=config.host) as host, trio.open_nursery() as nursery:
                 for peer, address in contacts:

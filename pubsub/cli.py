@@ -49,6 +49,7 @@ def _add_sub(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topics", nargs="+", metavar="TOPIC")
     _add_flags(parser, LISTEN)
     parser.add_argument("--stdin", action="store_true", help="publish the lines of standard input on the same topic")
+    parser.add_argument("--order", default="none", metavar="ORDER", help="none, fifo or causal; default: none")
     parser.add_argument("--count", type=int, metavar="N", help="leave after so many messages")
 
 

@@ -20,7 +20,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, get_args
 
 import trio
 
@@ -29,7 +29,7 @@ from peer.errors import alone as unwrapped
 from peer.host import HostConfig, open_host
 from peer.ids import Identity, parse_peer, peer_text
 from pubsub import alone
-from pubsub.api import PubSub, PubSubConfig
+from pubsub.api import Ordered, PubSub, PubSubConfig
 from pubsub.subscription import Message
 
 LINE = 1 << 16
@@ -137,6 +137,8 @@ def sub(args: argparse.Namespace) -> None:
         raise UsageError(f"--count {args.count}: one at least")
     if args.stdin and len(args.topics) != 1:
         raise UsageError("--stdin publishes on the topic that is subscribed to, so name one")
+    if args.order not in get_args(Ordered):
+        raise UsageError(f"--order {args.order}: none, fifo or causal")
     _run(partial(_sub, args))
 
 
@@ -152,7 +154,7 @@ async def _sub(args: argparse.Namespace) -> None:
                     done.set()
 
         for topic in args.topics:
-            await nursery.start(_hear, live, topic, show)
+            await nursery.start(_hear, live, topic, args.order, show)
         for address in live.addresses:
             print(address, file=sys.stderr, flush=True)
         if args.stdin:
@@ -162,8 +164,10 @@ async def _sub(args: argparse.Namespace) -> None:
             print(f"weft: {lost} messages came faster than they could be printed, and were lost", file=sys.stderr)
 
 
-async def _hear(live: PubSub, topic: str, show: Callable[[Message], None], *, task_status: trio.TaskStatus[None]) -> None:
-    async with live.subscribe(topic, when_full="wait") as messages:
+async def _hear(
+    live: PubSub, topic: str, order: Ordered, show: Callable[[Message], None], *, task_status: trio.TaskStatus[None]
+) -> None:
+    async with live.subscribe(topic, order=order, when_full="wait") as messages:
         task_status.started()
         async for message in messages:
             show(message)

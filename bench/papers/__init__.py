@@ -64,6 +64,12 @@ FIGURES: dict[str, Listed] = {
             f"{HYPARVIEW}, against the theory of flood.percolation",
         ),
         Listed(
+            "causal.compare",
+            "bench.papers.causal_compare",
+            "What causal order costs, in bytes and in time",
+            "no paper: order over three routers and VCube-PS (de Araujo et al., JPDC 2018), in the same discussion",
+        ),
+        Listed(
             "gossipsub.attacks",
             "bench.papers.gossipsub_attacks",
             "Honest messages among sybils, hardened and plain",
@@ -122,6 +128,12 @@ FIGURES: dict[str, Listed] = {
             "bench.papers.vcube_ps_fig4b",
             "PUB messages of one publication",
             f"{VCUBE_PS}, Figure 4b",
+        ),
+        Listed(
+            "vcube-ps.fig6",
+            "bench.papers.vcube_ps_fig6",
+            "Causal barriers of a discussion, and how long they hold back",
+            f"{VCUBE_PS}, Figure 6 and the text after it",
         ),
     )
 }

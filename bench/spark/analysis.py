@@ -1,7 +1,7 @@
 """From trace folders to figures and tables: what `weft analyze`, the demo, the reproductions and the report all show.
 
     figures(spark, folders)   one entry a run, with the keys of `weft sim --json`: what a reproduction needs, and where it
-                              asks for them, those of each message and of the overlay at the end
+                              asks for them, those of each message, of the overlay at the end and of what was held back
     analyze(spark, folders)   the same, with all tables and warnings: what a person reads
 
 Bounds: the driver gets aggregates only, at most `SHOWN` rows a table; `parquet` has them all.
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from bench.spark import overlay
+from bench.spark import latency, overlay
 from bench.spark.figures import message_figures, run_figures, warnings
 from bench.spark.gather import Facts, figure_groups, gathered, groups
 from bench.spark.tables import TABLES, Table
@@ -31,11 +31,12 @@ SHOWN = 10_000
 
 
 def figures(
-    spark: SparkSession, directories: Sequence[Path], *, messages: bool = False, graph: bool = False
+    spark: SparkSession, directories: Sequence[Path], *, messages: bool = False, graph: bool = False, held: bool = False
 ) -> list[dict[str, Any]]:
     """The figures of each run, in the order of the folders.
 
-    With `messages` an entry has `per_message`, in order of publication; with `graph` it has `overlay`, of the last instant.
+    With `messages` an entry has `per_message`, in order of publication; with `graph` it has `overlay`, of the last instant;
+    with `held` it has `held`, of the times from reception to delivery, None where nothing was delivered.
     """
     with _told(), gathered(load_traces(spark, directories)) as known:
         found = run_figures(known, figure_groups(known))
@@ -48,6 +49,11 @@ def figures(
         if graph:
             for frame_row in overlay.quality(known.quiet, count=1).collect():
                 by_number[frame_row.run]["overlay"] = frame_row.asDict()
+        if held:
+            for entry in found:
+                entry["held"] = None
+            for frame_row in latency.holding(known.pairs).collect():
+                by_number[frame_row.run]["held"] = frame_row.asDict()
         return found
 
 

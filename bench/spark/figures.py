@@ -56,12 +56,14 @@ def run_figures(known: Facts, groups: Groups) -> list[dict[str, Any]]:
 
 
 def message_figures(known: Facts, most: int) -> list[dict[str, Any]]:
-    """One entry a message, by run and time of publication: run, t, publisher, deliveries, reliability, rmr, ldh, and duplicates,
-    the further copies that came to somebody, by each first one: RMR without copies to those who are down."""
+    """One entry a message, by run and time of publication: run, t, publisher, deliveries, reliability, rmr, ldh; duplicates, the
+    further copies that came to somebody, by each first one: RMR without copies to those who are down; and its id with those of
+    its direct dependencies."""
     loud = known.traces.rows.where(F.col("kind") == DUPLICATE)
     again = loud.groupBy("run", "msg").agg(F.count("*").alias("again"))
-    chosen = known.per_message.join(again, ["run", "msg"], "left").select(
-        *("run", "t", "publisher", "deliveries"),
+    named = known.publishes.select("run", "msg", F.coalesce("dependencies", F.array().cast("array<long>")).alias("dependencies"))
+    chosen = known.per_message.join(again, ["run", "msg"], "left").join(named, ["run", "msg"]).select(
+        *("run", "t", "publisher", "deliveries", "msg", "dependencies"),
         delivery.share_in_time().alias("reliability"),
         delivery.redundancy_of_one().alias("rmr"),
         (F.coalesce("again", F.lit(0)) / F.nullif("receptions", F.lit(0))).alias("duplicates"),

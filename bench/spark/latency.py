@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from peer.machine import MS
 from peer.trace import JOIN, JOINED
 
 if TYPE_CHECKING:
@@ -30,6 +31,17 @@ def reception() -> Column:
 def held_back() -> Column:
     """From the first copy to the delivery: validation, and the wait of a causal barrier for what must come before."""
     return F.when(F.col("delivered") >= F.col("received"), F.col("delivered") - F.col("received"))
+
+
+def holding(pairs: DataFrame) -> DataFrame:
+    """run, at_once, below_10_ms, mean_ms, max_ms: the shares of deliveries that waited not at all, and shortly; and how long."""
+    held = pairs.select("run", held_back().alias("held")).where(F.col("held").isNotNull())
+    return held.groupBy("run").agg(
+        F.mean((F.col("held") == 0).cast("int")).alias("at_once"),
+        F.mean((F.col("held") < 10 * MS).cast("int")).alias("below_10_ms"),
+        (F.mean("held") / MS).alias("mean_ms"),
+        (F.max("held") / MS).alias("max_ms"),
+    )
 
 
 def barrier() -> Column:

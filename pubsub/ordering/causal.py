@@ -38,7 +38,8 @@ from peer.errors import UsageError
 from peer.machine import MS, SECOND, Env, Lane, Link, Message, MessageId, Peer, Timer, upon
 from peer.trace import DUPLICATE, REJECT
 from pubsub.message import Attributes, OrderHeader, Publication, Verdict
-from pubsub.ordering.fifo import Fifo
+from pubsub.ordering.fifo import DEFAULT as FIFO_DEFAULT
+from pubsub.ordering.fifo import Fifo, FifoConfig
 from pubsub.ordering.group import CUT, Group, Held, Wanted
 from pubsub.ordering.kept import Kept
 from pubsub.ordering.order import Order
@@ -117,8 +118,8 @@ class CausalConfig:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             least = 0 if name in ("ask_source", "slack") else 1
-            if value < least:
-                raise UsageError(f"{name} is {value}; it must be {least} at least")
+            if not isinstance(value, int) or value < least:
+                raise UsageError(f"causal: {name} is {value!r:.80}; it must be a whole number, {least} at least")
 
 
 DEFAULT = CausalConfig()
@@ -129,8 +130,10 @@ class Causal(Order):
 
     protocols = (PROTOCOL,)
 
-    def __init__(self, env: Env, router: Router, app: App, config: CausalConfig = DEFAULT) -> None:
-        self.fifo = Fifo(env, router, app)
+    def __init__(
+        self, env: Env, router: Router, app: App, config: CausalConfig = DEFAULT, fifo: FifoConfig = FIFO_DEFAULT
+    ) -> None:
+        self.fifo = Fifo(env, router, app, fifo)
         super().__init__(env, router, app)
         self.config = config
         self.groups: dict[str, Group] = {}

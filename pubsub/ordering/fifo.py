@@ -14,19 +14,35 @@ sources and topics, the longest quiet forgotten first.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from dataclasses import dataclass
 from typing import TypeAlias
 
+from peer.errors import UsageError
 from peer.machine import SECOND, Env, Peer, Timer
 from pubsub.message import OrderHeader, Publication, weight
 from pubsub.ordering.order import Order
 from pubsub.router import App, Router
 
-PATIENCE = 5 * SECOND  # a guess: longer than any repair of the routers here
-HELD = 256
 HELD_BYTES = 16 << 20
 STREAMS = 4_096
 
 Key: TypeAlias = tuple[Peer, int, str]
+
+
+@dataclass(frozen=True)
+class FifoConfig:
+    """`patience` is microseconds that a hole may last; `held` is messages of one source and topic behind one."""
+
+    patience: int = 5 * SECOND  # a guess: longer than any repair of the routers here
+    held: int = 256
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not isinstance(value, int) or value < 1:
+                raise UsageError(f"fifo: {name} is {value!r:.80}; it must be a whole number, 1 at least")
+
+
+DEFAULT = FifoConfig()
 
 
 class Stream:
@@ -41,12 +57,11 @@ class Stream:
 
 
 class Fifo(Order):
-    __slots__ = ("given_up", "held", "held_bytes", "late", "patience", "sent", "streams", "topics")
+    __slots__ = ("config", "given_up", "held_bytes", "late", "sent", "streams", "topics")
 
-    def __init__(self, env: Env, router: Router, app: App, patience: int = PATIENCE, held: int = HELD) -> None:
+    def __init__(self, env: Env, router: Router, app: App, config: FifoConfig = DEFAULT) -> None:
         super().__init__(env, router, app)
-        self.patience = patience
-        self.held = held
+        self.config = config
         self.held_bytes = 0
         self.topics: Counter[str] = Counter()
         self.sent: dict[str, int] = {}
@@ -99,10 +114,10 @@ class Fifo(Order):
         stream.held[sequence] = self.env.now(), publication
         self.held_bytes += weight(publication)
         self._advance(stream)
-        if len(stream.held) > self.held or self.held_bytes > HELD_BYTES:
+        if len(stream.held) > self.config.held or self.held_bytes > HELD_BYTES:
             self._skip(stream)
         if stream.held and stream.timer is None:
-            stream.timer = self.env.after(self.patience, self._waited, stream)
+            stream.timer = self.env.after(self.config.patience, self._waited, stream)
 
     def _advance(self, stream: Stream) -> None:
         while stream.next is not None and stream.next in stream.held:
@@ -118,11 +133,11 @@ class Fifo(Order):
         """Holes before whatever has waited long enough are given up, all at once."""
         stream.timer = None
         now = self.env.now()
-        while any(came + self.patience <= now for came, _ in stream.held.values()):
+        while any(came + self.config.patience <= now for came, _ in stream.held.values()):
             self._skip(stream)
         if stream.held:
             first = min(came for came, _ in stream.held.values())
-            stream.timer = self.env.after(first + self.patience - now, self._waited, stream)
+            stream.timer = self.env.after(first + self.config.patience - now, self._waited, stream)
 
     def _skip(self, stream: Stream) -> None:
         """Give up the first hole."""

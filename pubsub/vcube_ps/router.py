@@ -6,7 +6,8 @@ nodes, UNS and PUB to the topic's subscribers; ACKs come back when all below hav
 the paper leaves open, or assumes away, is settled here as follows:
 - `window` broadcasts of a source and topic may be on their way, and receivers keep the order (`streams`); 1 is the paper's gate,
   one at a time. SUB and UNS always go alone.
-- A subscription is in force when all nodes have acknowledged SUB. A member that comes later is told by each subscriber.
+- A subscription is in force when all nodes have acknowledged SUB. A member that comes later is told by each subscriber. Where
+  members came or went around that time, who hands a SUB on may not know all that its source knows: so it is sent once more.
 - Who does not subscribe may publish: it has heard every SUB.
 - Who left forwards what still reaches it, and its ACK says that it left.
 - Crashes: see `broadcast`. What a publisher had not sent when it crashed is lost.
@@ -30,7 +31,7 @@ from overlays.vcube.cube import DIMENSION, children
 from overlays.vcube.machine import VCube
 from overlays.vcube.messages import Member
 from peer.errors import PeerError, Refused, UsageError
-from peer.machine import EPOCH_BITS, Env, Message, MessageId, Peer, PeerInfo, Reply, Timer, answers, upon
+from peer.machine import EPOCH_BITS, SECOND, Env, Message, MessageId, Peer, PeerInfo, Reply, Timer, answers, upon
 from peer.trace import DUPLICATE, REJECT
 from pubsub.message import Interest, Publication, weight
 from pubsub.router import EPOCH_ROOM, TOPIC, App, Router
@@ -56,6 +57,9 @@ from pubsub.vcube_ps.views import Views
 CHANNELS = 4_096
 FLOORS = 1_024
 HOLDS = 256  # topics whose children are linked to
+STIRRED = 10 * SECOND  # a guess, some rounds of the overlay: members that came or went so long ago are known to all
+RESTLESS = 60 * SECOND  # a guess: where members never stop coming and going it is done all the same
+NEVER = -(1 << 60)
 SETTLED = 500_000  # a guess: so long after a change links follow it, many changes at once
 ASKS = 3  # of a source that does not answer
 
@@ -112,12 +116,16 @@ class VCubePS(Router):
         self.pumping = False
         self.has_been_placed = False
         self.settling: Timer | None = None
+        self.renewing: Timer | None = None
+        self.fresh = False  # there is a subscription that was not made known again
+        self.changed = self.first_changed = NEVER  # when members last came or went, and first since that subscription
         overlay.crowd.append(self)
 
     def stop(self) -> None:
         self.broadcasts.stop()
-        if self.settling is not None:
-            self.settling.cancel()
+        for timer in (self.settling, self.renewing):
+            if timer is not None:
+                timer.cancel()
 
     @property
     def reached(self) -> tuple[Peer, ...]:
@@ -138,7 +146,7 @@ class VCubePS(Router):
             self._tell_census(interest, True)
             self._in_force(interest)
         else:
-            self._change(interest, Sub)
+            self._begin(interest)
 
     def _leave(self, interest: Interest) -> None:
         assert isinstance(interest, str)
@@ -216,7 +224,38 @@ class VCubePS(Router):
             channel.flights[head.id] = number
             if isinstance(head, Sub):
                 head = msgspec.structs.replace(head, member=self.cube.own())
+                if self.fresh:
+                    self._renew_later()
             self.broadcasts.begin(head, {}, DIMENSION, True)
+
+    def _begin(self, topic: str) -> None:
+        if self.changed + STIRRED < self.env.now():
+            self.changed = self.first_changed = NEVER  # all have heard of that
+        self.fresh = True
+        self._change(topic, Sub)
+
+    def _renew_later(self) -> None:
+        if self.renewing is None:
+            self.renewing = self.env.after(STIRRED, self._renew)
+
+    def _renew(self) -> None:
+        """Members came or went around a SUB, so who handed it on may not have known them all: once more, when that is over."""
+        self.renewing = None
+        if self.changed == NEVER:
+            self.fresh = False
+            return
+        if self.changed + STIRRED > self.env.now() and self.env.now() < self.first_changed + RESTLESS:
+            self._renew_later()
+            return
+        self.changed, self.first_changed, self.fresh = NEVER, NEVER, False
+        for interest in list(self.interests):
+            assert isinstance(interest, str)
+            self._change(interest, Sub)
+
+    def _stirred(self) -> None:
+        self.changed = self.env.now()
+        if self.first_changed == NEVER:
+            self.first_changed = self.changed
 
     def _finished(self, topic: str, key: MessageId) -> None:
         """All have it."""
@@ -383,7 +422,7 @@ class VCubePS(Router):
         if self.has_been_placed and self.cube.census is None:
             for interest in list(self.interests):
                 assert isinstance(interest, str)
-                self._change(interest, Sub)
+                self._begin(interest)
         self.has_been_placed = True
         for topic in list(self.channels):
             self._pump(topic)
@@ -391,6 +430,7 @@ class VCubePS(Router):
 
     def member_up(self, peer: Peer) -> None:
         """It was not there when SUB went round, or it forgot."""
+        self._stirred()
         own = [(topic, self.views.of(topic, self.env.me)) for topic in self.interests if isinstance(topic, str)]
         told = [(topic, standing.epoch, standing.sequence) for topic, standing in own if standing is not None]
         for begin in range(0, len(told), TOPICS):
@@ -398,6 +438,7 @@ class VCubePS(Router):
         self._settle_soon()
 
     def member_down(self, peer: Peer) -> None:
+        self._stirred()
         self.broadcasts.down(peer)
         self._settle_soon()
 

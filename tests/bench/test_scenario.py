@@ -267,6 +267,8 @@ workloads = st.builds(
     arrivals=st.sampled_from(["regular", "poisson"]),
     order=st.sampled_from(["none", "fifo", "causal"]),
     size=st.integers(0, 900_000),
+    answer_ms=st.integers(0, 10_000),
+    turns=st.integers(1, 10),
 )
 networks = st.builds(Network, codec=st.just(True), bandwidth=st.floats(0, 1e12), queue=st.integers(1, 2**40), idle=period)
 churns = st.builds(Churn, session=seconds, replace=st.booleans(), correlated=share, every=period, stop=st.none() | seconds)

@@ -15,7 +15,8 @@ from peer.machine import SECOND, MessageId
 from pubsub.api import PubSub, PubSubConfig
 from pubsub.flood import Flood
 from pubsub.message import OrderHeader, Publication, Verdict
-from pubsub.ordering.fifo import HELD, STREAMS, Fifo
+from pubsub.ordering.causal import CausalConfig
+from pubsub.ordering.fifo import STREAMS, Fifo, FifoConfig
 from pubsub.subscription import Full, Message
 from tests.pubsub.test_flood import Given, Judge
 
@@ -195,6 +196,14 @@ async def test_whoever_waits_for_a_node_hears_of_its_end() -> None:
     assert sorted(ended) == ["neighbors_up", "publish", "subscription"]
 
 
+async def test_the_orders_of_a_node_have_the_patience_that_its_config_gives_them() -> None:
+    config = PubSubConfig(causal=CausalConfig(patience=7), fifo=FifoConfig(patience=8, held=9))
+    async with PubSub.open(STACK, listen=(), config=config) as node:
+        assert (node._order.config.patience, node._order.fifo.config) == (7, FifoConfig(8, 9))
+    with pytest.raises(UsageError, match="fifo: held is 0; it must be a whole number, 1 at least"):
+        FifoConfig(held=0)
+
+
 # Mistakes of the caller.
 
 
@@ -206,7 +215,7 @@ def test_a_config_that_makes_no_sense_is_refused_at_once(size: Any) -> None:
         PubSubConfig(backlog=0)
 
 
-@pytest.mark.parametrize("wrong", [{"overlay": None}, {"router": [("announce", True)]}, {"host": None}])
+@pytest.mark.parametrize("wrong", [{"overlay": None}, {"router": [("a", True)]}, {"host": None}, {"causal": {}}, {"fifo": 5}])
 def test_options_that_are_none_are_refused_at_once(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=next(iter(wrong))):
         PubSubConfig(**wrong)
@@ -404,9 +413,9 @@ def test_closing_the_topic_ends_the_order() -> None:
 def test_what_is_held_is_bounded() -> None:
     order, _, app = fifo()
     order.deliver(numbered(1))
-    for sequence in range(3, HELD + 4):
+    for sequence in range(3, FifoConfig().held + 4):
         order.deliver(numbered(sequence))
-    assert len(app.delivered) == HELD + 2
+    assert len(app.delivered) == FifoConfig().held + 2
 
 
 async def test_fifo_over_a_real_network(pair: tuple[PubSub, PubSub]) -> None:

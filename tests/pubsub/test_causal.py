@@ -417,7 +417,7 @@ def test_what_is_kept_for_others_is_bounded_by_number_and_age() -> None:
 
 
 def test_a_config_refuses_what_cannot_be() -> None:
-    with pytest.raises(UsageError, match="patience is 0; it must be 1 at least"):
+    with pytest.raises(UsageError, match="causal: patience is 0; it must be a whole number, 1 at least"):
         CausalConfig(patience=0)
 
 

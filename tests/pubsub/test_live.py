@@ -169,6 +169,7 @@ async def test_a_lost_bootstrap_peer_is_dialled_again() -> None:
         (["pub", "t"], "--bootstrap"),
         (["sub"], "TOPIC"),
         (["sub", "a", "b", "--stdin"], "one"),
+        (["sub", "a", "--order", "total"], "--order total: none, fifo or causal"),
     ],
 )
 def test_what_is_asked_wrongly_is_told_in_one_line(argv: Sequence[str], word: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -325,6 +326,16 @@ async def test_lines_for_a_node_with_another_router_are_not_published_and_that_i
                 told = await rest(pub.stderr)
                 assert await pub.wait() == 1
     assert "nothing was published" in told and "does it run hyparview/flood" in told
+
+
+@pytest.mark.parametrize("order", ["fifo", "causal"])
+async def test_lines_are_published_and_printed_in_the_order_that_is_asked_for(order: str) -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with weft("sub", "t", "--stdin", "--order", order, "--count", "2", stdin=subprocess.PIPE) as sub:
+            assert sub.stdin is not None
+            await sub.stdin.send_all(b"one\ntwo\n")
+            assert [await line(sub.stdout), await line(sub.stdout)] == ["one", "two"]
+            assert await sub.wait() == 0
 
 
 async def test_a_chat_of_two_with_standard_input_and_no_control_characters(tmp_path: Path) -> None:

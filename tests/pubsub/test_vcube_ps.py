@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from bench.run import run
+from bench.run import build, run
 from bench.scenario import Churn, Scenario, Workload
+from bench.workload import Workload as Crowds
 from overlays.static import Static
 from overlays.vcube.cube import DIMENSION
 from overlays.vcube.machine import VCube
@@ -35,7 +36,7 @@ from pubsub.message import Filter, Publication, Verdict
 from pubsub.router import Router
 from pubsub.vcube_ps.config import WINDOW, VCubePSConfig
 from pubsub.vcube_ps.messages import NUMBER, Ack, AskFloor, Floor, Pub, Standing, Sub, Told, Uns
-from pubsub.vcube_ps.router import SETTLED, VCubePS
+from pubsub.vcube_ps.router import RESTLESS, SETTLED, STIRRED, VCubePS
 from pubsub.vcube_ps.streams import Item, Streams
 from tests.pubsub.apps import Inbox
 
@@ -466,6 +467,44 @@ def test_a_member_that_comes_later_is_told_what_this_node_subscribes_to() -> Non
     own = desk.router.views.of("t", 0)
     assert own is not None
     assert desk.sent() == [(9, Told((("t", own.epoch, own.sequence),)))]
+
+
+def test_a_subscription_is_made_known_once_more_when_members_have_stopped_coming() -> None:
+    desk = Desk(0)
+    receive(desk.cube, 1, News((Member(9, PeerInfo(9), 0),), 0))
+    desk.subscribed(0)
+    desk.env.advance(STIRRED - 1)
+    assert not any(isinstance(msg, Sub) for _, msg in desk.sent())
+    receive(desk.cube, 1, News((Member(10, PeerInfo(10), 0),), 0))
+    desk.env.advance(STIRRED)
+    assert not any(isinstance(msg, Sub) for _, msg in desk.sent()), "they have not"
+    desk.env.advance(STIRRED)
+    (again,) = {msg.id for _, msg in desk.sent() if isinstance(msg, Sub)}
+    for child in (1, 2, 4, 9, 10):
+        desk.hears(child, Ack(again, ()))
+    receive(desk.cube, 1, News((Member(11, PeerInfo(11), 0),), 0))
+    desk.env.advance(RESTLESS)
+    assert not any(isinstance(msg, Sub) and msg.id != again for _, msg in desk.sent()), "once is enough"
+
+
+def test_in_a_cube_where_nobody_comes_or_goes_a_subscription_is_made_known_once() -> None:
+    desk = Desk(0).subscribed(0)
+    desk.env.advance(RESTLESS)
+    assert not any(isinstance(msg, Sub) for _, msg in desk.sent())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("join_every", [0.0, 0.05])
+def test_where_all_join_and_subscribe_in_a_rush_all_know_all_subscribers_in_the_end(join_every: float) -> None:
+    """Some are in small cubes of their own for half a minute, and several have one place at first."""
+    told = Scenario(stack=STACK, nodes=128, join_every=join_every, warmup=90.0, workload=Workload(messages=0))
+    stack = stacks.find(STACK, {}, {})
+    sim = build(told, None)
+    workload = Crowds(told, stack, sim)
+    workload.start(stack.introduce(told.nodes, sim.stream("overlay"), at_once=not join_every))
+    sim.run(90 * SECOND)
+    routers = [machine for node in sim.nodes.values() for machine in node.machines if isinstance(machine, VCubePS)]
+    assert {router.views.subscribers("t0").bit_count() for router in routers} == {128}
 
 
 def test_what_a_member_tells_counts() -> None:
