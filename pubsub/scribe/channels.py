@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from peer.machine import Peer, PeerInfo
+from peer.machine import MessageId, Peer, PeerInfo
 from pubsub.message import Publication, weight
 from pubsub.scribe.messages import Publish
 
@@ -65,12 +65,16 @@ class Outlet:
 
 
 class Inlet:
-    """What the root has had of one source and topic: `next` is what it takes, and all below `floor` are handed on."""
+    """What the root has had of one source and topic: `next` is what it takes, and all below `floor` are handed on.
 
-    __slots__ = ("floor", "life", "next")
+    `newest` is the last that it took, from whomever.
+    """
 
-    def __init__(self, life: int, base: int) -> None:
+    __slots__ = ("floor", "life", "newest", "next")
+
+    def __init__(self, life: int, base: int, newest: MessageId | None = None) -> None:
         self.life = life
+        self.newest = newest
         self.next = base
         self.floor = base
 
@@ -80,15 +84,26 @@ class Inlets:
         self.sources: dict[tuple[Peer, str], Inlet] = {}
 
     def find(self, m: Publish) -> Inlet:
-        key = (m.id.source, m.topic)
-        inlet = self.sources.pop(key, None)
+        inlet = self.sources.pop((m.id.source, m.topic), None)
         if inlet is None or m.life > inlet.life:
-            inlet = Inlet(m.life, m.base)
+            inlet = Inlet(m.life, m.base, inlet.newest if inlet is not None else None)
         elif m.life == inlet.life and m.base > inlet.next:
             inlet.next = inlet.floor = m.base  # another root had those between
+        return self._keep(m.id.source, m.topic, inlet)
+
+    def bequeathed(self, id: MessageId, topic: str) -> bool:
+        """Whether a message of a reign before may still be handed on: a later one of its source must not have been."""
+        inlet = self.sources.pop((id.source, topic), None) or Inlet(-1, 0)
+        fresh = inlet.newest is None or id > inlet.newest
+        if fresh:
+            inlet.newest = id
+        self._keep(id.source, topic, inlet)
+        return fresh
+
+    def _keep(self, source: Peer, topic: str, inlet: Inlet) -> Inlet:
         if len(self.sources) >= SOURCES:
             del self.sources[next(iter(self.sources))]
-        self.sources[key] = inlet
+        self.sources[source, topic] = inlet
         return inlet
 
     def of(self, source: Peer, topic: str) -> Inlet | None:

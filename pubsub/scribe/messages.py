@@ -102,7 +102,18 @@ class Down(Spread, frozen=True, tag=7):
         return cls(p.id, p.topic, p.data, p.order, p.attributes, p.signature, p.key, hops, number, reign)
 
 
-class Taken(Message, frozen=True, tag=8):
+class Bequest(Spread, frozen=True, tag=8):
+    """What was numbered in a reign that is over, from its root to the next: there may be some who lack it."""
+
+    @classmethod
+    def of(cls, m: Down) -> Bequest:
+        return cls(m.id, m.topic, m.data, m.order, m.attributes, m.signature, m.key, m.hops, m.number)
+
+    def onward(self) -> Bequest:
+        return msgspec.structs.replace(self, hops=self.hops + 1)
+
+
+class Taken(Message, frozen=True, tag=9):
     """The root has what the receiver published to the topic in that life, all below `number`."""
 
     topic: Topic

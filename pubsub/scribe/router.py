@@ -10,7 +10,8 @@ SRPT-B, where brokers alone make the tree. What these leave open is settled here
 - The root numbers messages, so that a child knows what it lacks, and asks its parent by JOIN, who sends what it has kept.
 - A node takes messages from its parent alone. Parents change when the overlay says so, when a link falls, and when no beat of
   the root has come for a while, which also ends a circle of parents. Children that do not refresh their JOIN are forgotten.
-- A new root begins a new reign. Whoever comes to it has the rest of the reign before from its new parent, if that has it.
+- A new root begins a new reign. The one before sends it the last of its own, when it has a way there; and whoever changes its
+  parent has the rest of the reign before from the new one, if that has it.
 
 Below it needs `next_hop`, and links in order. Above it promises each message once, and those of a source in order; what the
 root had answered for and not handed on when it crashed is lost. It knows no filters. That a node is the root, or how far it is,
@@ -33,7 +34,7 @@ from pubsub.message import Interest, Publication, weight
 from pubsub.router import EPOCH_ROOM, App, Router
 from pubsub.scribe.channels import BURST, OUTLETS, Inlets, Outlet
 from pubsub.scribe.config import BROKERS, BY_TOPIC, DEFAULTS, BrokerConfig, ScribeConfig
-from pubsub.scribe.messages import HOPS, Attached, Beat, Down, Join, Leave, Publish, Skip, Standing, Taken, check
+from pubsub.scribe.messages import HOPS, Attached, Beat, Bequest, Down, Join, Leave, Publish, Skip, Standing, Taken, check
 from pubsub.scribe.routes import ByBroker, ByKey, ByPlace, Routes
 from pubsub.scribe.tree import CHILDREN, TOPICS, Child, Handed, Item, Kept, Tree
 from pubsub.seen import Seen
@@ -42,6 +43,7 @@ LOOK = SECOND  # between two looks for what did not come
 SETTLED = 50 * MS  # a guess: so long after a change parents are asked for again, many changes at once
 EXPIRY = 3  # refreshes of a child that may be lost
 ROOTS = 4_096
+BEQUEST = 64  # a guess: the last messages of a reign
 WAITING = 1_024  # messages of a topic behind one that is not judged
 
 WAITS = "too much waits for the root"
@@ -151,8 +153,7 @@ class Srpt(Router):
         elif parent != tree.parent:
             self._let_go(tree)
             if tree.is_root:
-                tree.is_root = False
-                self.inlets.forget(tree.topic)
+                self._abdicate(tree)
             tree.parent = parent
             tree.attached = False
             self._hold(parent)
@@ -180,6 +181,23 @@ class Srpt(Router):
         self._welcome_all(tree, tree.order)
         self._enter_into_force(tree)
 
+    def _abdicate(self, tree: Tree) -> None:
+        """Another is nearer. What this reign had is in its own tree alone, so the next root gets the last of it."""
+        assert tree.reign is not None
+        tree.is_root = False
+        self.inlets.forget(tree.topic)
+        rest = self.kept.of(tree.topic, tree.reign, tree.passed - BEQUEST)
+        tree.bequest = [handed for handed in rest if isinstance(handed, Down)]
+
+    def _bequeath(self, tree: Tree) -> None:
+        """Up the new tree, now that there is a way in it."""
+        assert tree.parent is not None
+        several, tree.bequest, room = tree.bequest, [], BURST
+        for handed in several:
+            if room > 0:
+                room -= weight(handed)
+                self.env.send(tree.parent, Bequest.of(handed))
+
     def _ask(self, tree: Tree) -> None:
         """JOIN; it also says what this node lacks."""
         assert tree.parent is not None
@@ -202,6 +220,7 @@ class Srpt(Router):
         if anew:
             tree.advance_children()
             tree.begin(m.reign, m.number)
+            self._bequeath(tree)
         elif m.number > tree.last:  # those between are not to be had any more
             tree.last = m.number
             tree.passed = max(tree.passed, tree.last) if not tree.queue else tree.passed
@@ -351,9 +370,8 @@ class Srpt(Router):
         if m.topic not in self.trees and len(self.trees) >= TOPICS:
             self._answer(m.id.source, m.topic, m.life, m.number + 1)  # nobody who subscribes is known
             return
-        tree = self._tree(m.topic)
-        self._route(tree)
-        if not tree.is_root or len(tree.queue) >= WAITING:
+        tree = self._throne(m.topic)
+        if tree is None:
             return  # its source will send it again
         inlet = self.inlets.find(m)
         learn(self.env, m.source)
@@ -364,10 +382,32 @@ class Srpt(Router):
                 self._answer(m.id.source, m.topic, inlet.life, inlet.floor)
             return
         inlet.next += 1
+        inlet.newest = max(inlet.newest or m.id, m.id)
         item = Item(m.publication(), m.hops if sender != self.env.me else 0)
         item.source = (m.life, m.number)
         tree.queue.append(item)
         self._judge(tree, item, sender)
+
+    @upon(Bequest)
+    def bequest(self, sender: Peer, m: Bequest) -> None:
+        check(self.env.me, m)
+        if m.hops > HOPS or not self.overlay.can_route:
+            return
+        parent = self.routes.parent(m.topic)
+        if parent is not None:
+            self.env.send(parent, m.onward())
+        elif (tree := self._throne(m.topic)) is not None and self.inlets.bequeathed(m.id, m.topic):
+            item = Item(m.publication(), m.hops)
+            tree.queue.append(item)
+            self._judge(tree, item, sender)
+
+    def _throne(self, topic: str) -> Tree | None:
+        """The tree of a topic whose root this node is, where there is room in it."""
+        tree = self._tree(topic) if topic in self.trees or len(self.trees) < TOPICS else None
+        if tree is None:
+            return None
+        self._route(tree)
+        return tree if tree.is_root and len(tree.queue) < WAITING else None
 
     def _answer(self, source: Peer, topic: str, life: int, floor: int) -> None:
         if source == self.env.me:
@@ -489,16 +529,17 @@ class Srpt(Router):
 
     def _number(self, tree: Tree, item: Item) -> None:
         """At the root. If this node is none any more, its source will hear nothing, and send it to the one there is."""
-        assert item.source is not None
-        inlet, source = self.inlets.of(item.publication.id.source, tree.topic), item.publication.id.source
         if not tree.is_root:
             return
-        if inlet is not None and inlet.life == item.source[0]:
-            inlet.floor = max(inlet.floor, item.source[1] + 1)
         if item.accepted:
             item.reign, item.number = tree.reign, tree.passed + 1
             tree.last = item.number
-        self._answer(source, tree.topic, item.source[0], item.source[1] + 1)
+        if item.source is not None:
+            source, (life, number) = item.publication.id.source, item.source
+            inlet = self.inlets.of(source, tree.topic)
+            if inlet is not None and inlet.life == life:
+                inlet.floor = max(inlet.floor, number + 1)
+            self._answer(source, tree.topic, life, number + 1)
 
     def _pass(self, tree: Tree, item: Item) -> None:
         assert item.reign is not None

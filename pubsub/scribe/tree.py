@@ -55,8 +55,8 @@ class Tree:
     """`parent` is None at the root, and where no way is known yet, when `is_root` is false."""
 
     __slots__ = (
-        "asked", "attached", "beat", "children", "heard", "in_force", "is_root", "last", "order", "parent", "passed", "queue",
-        "refreshed", "reign", "root", "since", "topic",
+        "asked", "attached", "beat", "bequest", "children", "heard", "in_force", "is_root", "last", "order", "parent", "passed",
+        "queue", "refreshed", "reign", "root", "since", "topic",
     )  # fmt: skip
 
     def __init__(self, topic: str, now: int) -> None:
@@ -72,6 +72,7 @@ class Tree:
         self.children: dict[Peer, Child] = {}
         self.order: tuple[Peer, ...] = ()
         self.queue: deque[Item] = deque()
+        self.bequest: list[Down] = []  # of this node's own reign, which is over
         self.since = now
         self.heard = now  # of the parent
         self.asked = now
