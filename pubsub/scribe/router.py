@@ -13,9 +13,10 @@ SRPT-B, where brokers alone make the tree. What these leave open is settled here
 - A new root begins a new reign. The one before sends it the last of its own, when it has a way there; and whoever changes its
   parent has the rest of the reign before from the new one, if that has it.
 
-Below it needs `next_hop`, and links in order. Above it promises each message once, and those of a source in order; what the
-root had answered for and not handed on when it crashed is lost. It knows no filters. That a node is the root, or how far it is,
-is believed.
+Below it needs `next_hop`, and links in order. Above it promises each message once, and those of a source in order while the root
+is the same: what somebody missed in the reign before may come after what followed it, for late is better than lost, and an order
+that stands above sorts it out. What the root had answered for and not handed on when it crashed is lost. It knows no filters.
+That a node is the root, and how far it is, is believed.
 Bounds: those of its parts; TOPICS; WAITING messages of one behind one that is not judged; `held_bytes` of what waits for the
 root, beyond which a message is refused; timers: two.
 """
@@ -187,7 +188,7 @@ class Srpt(Router):
         tree.is_root = False
         self.inlets.forget(tree.topic)
         rest = self.kept.of(tree.topic, tree.reign, tree.passed - BEQUEST)
-        tree.bequest = [handed for handed in rest if isinstance(handed, Down)]
+        tree.bequest = [*tree.bequest, *(handed for handed in rest if isinstance(handed, Down))][-BEQUEST:]
 
     def _bequeath(self, tree: Tree) -> None:
         """Up the new tree, now that there is a way in it."""

@@ -72,7 +72,7 @@ class Tree:
         self.children: dict[Peer, Child] = {}
         self.order: tuple[Peer, ...] = ()
         self.queue: deque[Item] = deque()
-        self.bequest: list[Down] = []  # of this node's own reign, which is over
+        self.bequest: list[Down] = []  # of this node's own reigns, which are over
         self.since = now
         self.heard = now  # of the parent
         self.asked = now
