@@ -4,7 +4,7 @@
 - `ByPlace`: the same over `vcube`, where every member knows who the root is; the place may be given instead of hashed.
 - `ByBroker`: only the brokers of `vcube` make the tree. The places come in groups of `group`, and of each group the member that
   is up nearest to its first place is the broker, so whoever is up has one; the others hang on it.
-Bounds: the set of brokers of one version of the roll.
+Bounds: of one version of the roll, the set of brokers and the ways of KNOWN topics.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ from overlays.vcube.machine import VCube, place_of
 from peer.machine import Peer
 from pubsub.scribe.config import BY_TOPIC, BrokerConfig, ScribeConfig
 
+KNOWN = 4_096
+
 Rank: TypeAlias = tuple[int, int]
+Way: TypeAlias = tuple[Peer | None, Peer | None]
+"""To the parent, and to the root."""
 
 
 class Routes(Protocol):
@@ -51,11 +55,29 @@ class ByPlace:
     def __init__(self, cube: VCube, config: ScribeConfig) -> None:
         self.cube = cube
         self._place = config.root
+        self._ways: dict[str, Way] = {}
+        self._as_of: tuple[int, int | None] = (-1, None)  # the version of the roll, and this node's place
 
     def parent(self, topic: str) -> Peer | None:
-        return self.cube.hop_to(self.place(topic), self.members())
+        return self._way(topic)[0]
 
     def root(self, topic: str) -> Peer | None:
+        return self._way(topic)[1]
+
+    def _way(self, topic: str) -> Way:
+        """Parents are asked for again and again, and hardly ever change."""
+        as_of = (self.cube.version, self.cube.index)
+        if as_of != self._as_of or len(self._ways) >= KNOWN:
+            self._ways, self._as_of = {}, as_of
+        way = self._ways.get(topic)
+        if way is None:
+            way = self._ways[topic] = (self._hop(topic), self._end(topic))
+        return way
+
+    def _hop(self, topic: str) -> Peer | None:
+        return self.cube.hop_to(self.place(topic), self.members())
+
+    def _end(self, topic: str) -> Peer | None:
         found = nearest(self.place(topic), self.members())
         return self.cube.roll.peer(found) if found is not None else None
 
@@ -79,10 +101,10 @@ class ByBroker(ByPlace):
         self._group = config.group
         self._brokers = (-1, 0)  # the version of the roll, and the set
 
-    def parent(self, topic: str) -> Peer | None:
+    def _hop(self, topic: str) -> Peer | None:
         index = self.cube.index
         if index is None or self.members() >> index & 1:
-            return super().parent(topic)
+            return super()._hop(topic)
         broker = self._broker(index)
         return self.cube.roll.peer(broker) if broker is not None else None
 

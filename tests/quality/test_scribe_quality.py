@@ -35,10 +35,8 @@ def test_all_subscribers_are_reached_while_nodes_come_and_go(stack: str) -> None
 @pytest.mark.parametrize("stack", STACKS)
 def test_survivors_of_a_crash_of_a_fifth_are_reached_though_copies_are_lost(stack: str) -> None:
     overlay = {"start": "order"} if stack.startswith("vcube") else {}
-    faults = (MassCrash(at=12.0, share=0.2), Loss(at=10.0, duration=20.0, p=0.01))
-    found = judged(
-        stack=stack, nodes=NODES, warmup=10.0, window=60.0, overlay=overlay, faults=faults, workload=Workload(messages=50, rate=5.0)
-    )
+    faults, work = (MassCrash(at=12.0, share=0.2), Loss(at=10.0, duration=20.0, p=0.01)), Workload(messages=50, rate=5.0)
+    found = judged(stack=stack, nodes=NODES, warmup=10.0, window=60.0, overlay=overlay, faults=faults, workload=work)
     assert found["reliability"] > 0.98  # type: ignore[operator]
 
 
