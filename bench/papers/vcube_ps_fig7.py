@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NODES, TOPICS, EVERY = 256, 128, 0.5
-QUICK_NODES, QUICK_TOPICS = 64, 32
+QUICK_NODES, QUICK_TOPICS = 32, 16
 RUNS, QUICK_RUNS = 5, 1
 VCUBE_PS, SRPT = "VCube-PS", "SRPT"
 COSTS = {VCUBE_PS: CHARGED, SRPT: FREE}
@@ -50,7 +50,7 @@ class Point(NamedTuple):
 
 
 def points(lab: Lab) -> list[Point]:
-    nodes, topics, powers = (QUICK_NODES, QUICK_TOPICS, (9,)) if lab.quick else (NODES, TOPICS, (12, 14))
+    nodes, topics, powers = (QUICK_NODES, QUICK_TOPICS, (8,)) if lab.quick else (NODES, TOPICS, (12, 14))
     return [
         Point(system, popularity, power, nodes, topics)
         for power in powers

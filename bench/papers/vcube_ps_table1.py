@@ -22,7 +22,7 @@ from peer.trace import QUEUE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-NODES, QUICK_NODES = 1_024, 256
+NODES, QUICK_NODES = 1_024, 128
 QUICK_RUNS = 1
 BINS = (0, 2, 4, 8, 16, 32)
 NAMES = ("0", "(0,2]", "(2,4]", "(4,8]", "(8,16]", "(16,32]", "more")
