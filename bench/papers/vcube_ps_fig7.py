@@ -75,7 +75,7 @@ def scenario(point: Point, seed: int) -> Scenario:
     )
     if point.system == VCUBE_PS:
         return vcube_ps(point.nodes, seed, work, window=10.0)
-    return srpt(point.nodes, seed, work, root=-1, window=10.0)
+    return srpt(point.nodes, seed, work, root=-1, acks=True, window=10.0)
 
 
 def rows(lab: Lab) -> list[Row]:

@@ -8,6 +8,13 @@ brokers only, and adds what a broker's subscribers take. The paper says that VCu
 brokers, and that a broker's subscribers take four times as long with 32 brokers as with the other two; for which number of
 publishers that is cannot be known, so it is shown beside each of ours and not judged.
 
+Why ours is not the program's: SRPT-S has a root that must send 12 copies of each of 128 messages, 1,536 units of work. Where they
+come within S units each waits (1,536 - S) / 2 in the mean, so with 733 units without a wait it is 1,251 for the S = 500 said
+above; the program's 1,475 is that of S = 50, messages that come nearly at once. VCube-PS has a gate: who publishes again before
+all have acknowledged waits, two tree heights or 2,500 units, so only where each publishes once does it take 637. And a broker
+here has one queue: copies for its subscribers hold up the next message's copies in the tree, which the program keeps apart, so
+with 32 brokers it is the tree that is slow, and not B-S.
+
 Of SRPT-B the tree is the mean time to brokers, and B-S what the others take beyond that. Brokers serve the tree first.
 """
 

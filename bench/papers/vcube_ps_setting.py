@@ -136,10 +136,18 @@ def vcube_ps(
 
 
 def srpt(
-    nodes: int, seed: int, work: Workload, *, root: int = 0, group: int = 0, t_pp: float = 100.0, window: float = WINDOW
+    nodes: int,
+    seed: int,
+    work: Workload,
+    *,
+    root: int = 0,
+    group: int = 0,
+    acks: bool = False,
+    t_pp: float = 100.0,
+    window: float = WINDOW,
 ) -> Scenario:
-    """With a `group` it is SRPT-B; a `root` of -1 gives each topic one of its own."""
-    router: dict[str, bool | int | float | str] = {"root": root, "root_link": True, "patience": 600_000_000}
+    """With a `group` it is SRPT-B; a `root` of -1 gives each topic one of its own; `acks` are charged, one for each copy."""
+    router: dict[str, bool | int | float | str] = {"root": root, "root_link": True, "patience": 600_000_000, "acks": acks}
     return Scenario(
         stack="vcube/srpt-b" if group else "vcube/srpt-s",
         nodes=nodes,

@@ -9,12 +9,14 @@ from peer.errors import UsageError
 from peer.machine import MS, SECOND
 
 BY_TOPIC = -1
+LEAST = {"root": BY_TOPIC, "root_link": 0, "acks": 0, "beats": 1, "keep": 1, "held_bytes": 1, "group": 1}  # the others are times
 
 
 @dataclass(frozen=True)
 class ScribeConfig:
     root: int = BY_TOPIC  # or the place in the cube that all topics belong to: 0 in the experiments of VCube-PS
     root_link: bool = False  # a subscriber holds a link to the root, so that what it publishes meets no dial
+    acks: bool = False  # each copy is acknowledged to the parent, for its cost alone: the authors of VCube-PS seem to do so
     beat_every: int = 5 * SECOND  # a guess: the root says that the tree stands, and how far it is
     beats: int = 3  # a guess: so many that did not come are a parent that is gone
     refresh_every: int = 30 * SECOND  # a guess: a child says again that it is one; who is silent for three times that is none
@@ -24,7 +26,7 @@ class ScribeConfig:
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
-            least = {"root": BY_TOPIC, "root_link": 0, "beats": 1, "keep": 1, "held_bytes": 1, "group": 1}.get(name, MS)
+            least = LEAST.get(name, MS)
             if getattr(self, name) < least:
                 raise UsageError(f"srpt: {name} is {getattr(self, name)}; it must be at least {least}")
         if self.root >= PLACES:

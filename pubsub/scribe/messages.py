@@ -122,6 +122,12 @@ class Taken(Message, frozen=True, tag=9):
     me: PeerInfo
 
 
+class Got(Standing, frozen=True, tag=10):
+    """Of a child, where `acks` says so. Nothing waits for it, so where a link is slow it is the first to go."""
+
+    lane: ClassVar[Lane] = Lane.LAZY
+
+
 def check(me: Peer, msg: Message) -> None:
     """Whatever no honest peer says is a PeerError; messages that pass by reference have met no decoder."""
     if isinstance(msg, Join | Leave | Standing | Spread | Taken) and len(msg.topic) > TOPIC:

@@ -35,7 +35,21 @@ from pubsub.message import Interest, Publication, weight
 from pubsub.router import EPOCH_ROOM, App, Router
 from pubsub.scribe.channels import BURST, OUTLETS, Inlets, Outlet
 from pubsub.scribe.config import BROKERS, BY_TOPIC, DEFAULTS, BrokerConfig, ScribeConfig
-from pubsub.scribe.messages import HOPS, Attached, Beat, Bequest, Down, Join, Leave, Publish, Skip, Standing, Taken, check
+from pubsub.scribe.messages import (
+    HOPS,
+    Attached,
+    Beat,
+    Bequest,
+    Down,
+    Got,
+    Join,
+    Leave,
+    Publish,
+    Skip,
+    Standing,
+    Taken,
+    check,
+)
 from pubsub.scribe.routes import ByBroker, ByKey, ByPlace, Routes
 from pubsub.scribe.tree import CHILDREN, TOPICS, Child, Handed, Item, Kept, Tree
 from pubsub.seen import Seen
@@ -551,6 +565,16 @@ class Srpt(Router):
             tree.passed = item.number
         self.kept.add(handed)
         self.env.send_all(tree.order, handed)
+        if self.config.acks and tree.parent is not None:
+            self.env.send(tree.parent, Got(tree.topic, item.reign, item.number))
+
+    @upon(Got)
+    def got(self, sender: Peer, m: Got) -> None:
+        check(self.env.me, m)
+        tree = self.trees.get(m.topic)
+        child = tree.children.get(sender) if tree is not None else None
+        if child is not None:
+            child.until = self.env.now() + EXPIRY * self.config.refresh_every
 
     # What happens by itself.
 

@@ -36,7 +36,7 @@ from pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant
 from pubsub.gossipsub.wire import MeshCodec
 from pubsub.message import OrderHeader, Publication
 from pubsub.rpc import RpcCodec, Subscriptions
-from pubsub.scribe.messages import Attached, Beat, Bequest, Down, Join, Leave, Publish, Skip, Taken
+from pubsub.scribe.messages import Attached, Beat, Bequest, Down, Got, Join, Leave, Publish, Skip, Taken
 from pubsub.scribe.router import SrptS
 from tests.peer.recorded.replay import Recording, Replay, load, names
 
@@ -268,7 +268,7 @@ def _srpt_messages() -> Iterator[bytes]:
     p = Publication(key, "t", b"data", OrderHeader(1, 2, (key,)), (("a", 1), ("b", "c")))
     down = Down.of(p, 2, reign, 4)
     info = PeerInfo(sender, PLACES[:1])
-    standing = (Attached("t", reign, 1), Beat("t", reign, 2), Skip("t", reign, 3))
+    standing = (Attached("t", reign, 1), Beat("t", reign, 2), Skip("t", reign, 3), Got("t", reign, 4))
     said = (Join("t", reign, 5), Join("u", None, 0), Leave("t"), *standing, Taken("t", 1, 6, info))
     yield from MsgpackCodec(SrptS.kinds).pack((*said, Publish.of(p, 2, 1, 1, info), down, Bequest.of(down)))
 

@@ -37,7 +37,7 @@ from pubsub.router import Router
 from pubsub.scribe import router as scribe
 from pubsub.scribe.channels import SOURCES, WINDOW, Inlets, Outlet
 from pubsub.scribe.config import BrokerConfig, ScribeConfig
-from pubsub.scribe.messages import HOPS, NUMBER, Attached, Beat, Bequest, Down, Join, Leave, Publish, Skip, Taken
+from pubsub.scribe.messages import HOPS, NUMBER, Attached, Beat, Bequest, Down, Got, Join, Leave, Publish, Skip, Taken
 from pubsub.scribe.router import LOOK, SETTLED, Srpt, SrptB, SrptS
 from pubsub.scribe.routes import ByBroker
 from pubsub.scribe.tree import Kept
@@ -591,6 +591,16 @@ def test_a_subscriber_may_hold_a_link_to_the_root() -> None:
     assert list(desk.env.holds) == []
 
 
+def test_a_copy_is_acknowledged_to_the_parent_where_that_is_asked_for() -> None:
+    desk = Desk(6, config=replace_config(AT_0, acks=True)).attached(7)
+    desk.hears(4, down(1))
+    assert kinds(desk.sent()) == [(7, Down), (4, Got)]
+    desk.env.advance(desk.router.config.refresh_every)
+    desk.hears(7, Got("t", REIGN, 1))
+    desk.env.advance(2 * desk.router.config.refresh_every + LOOK)
+    assert desk.tree.order == (7,)
+
+
 # Brokers.
 
 
@@ -697,6 +707,7 @@ def test_every_message_passes_the_codec() -> None:
         Attached("t", reign, 4),
         Beat("t", reign, 5),
         Skip("t", reign, 6),
+        Got("t", reign, 7),
         replace(publish(), id=MessageId(b"peer", 1, 1), source=source),
         replace(down(), id=MessageId(b"peer", 1, 1), reign=reign),
         replace(bequest(), id=MessageId(b"peer", 1, 1)),
