@@ -22,7 +22,6 @@ HOPS = 64  # more than any way to a root has; beyond that it goes round
 NUMBER = (1 << 63) - 1
 
 Number = Annotated[int, Meta(ge=0, le=NUMBER)]
-Hops = Annotated[int, Meta(ge=0, le=NUMBER)]
 Topic = Annotated[str, Meta(max_length=TOPIC)]
 
 
@@ -70,7 +69,7 @@ class Spread(Message, frozen=True):
     attributes: Attributes
     signature: bytes
     key: bytes
-    hops: Hops
+    hops: Number
     number: Number
 
     def publication(self) -> Publication:
