@@ -50,6 +50,7 @@ class Workload(Section, frozen=True, kw_only=True):
     """Who subscribes to what, and who publishes how much; `exponent` is Zipf's s, or the rate of the exponential.
 
     With `answers` the messages are questions, and subscribers answer each time that they have heard so many: `bench.discussion`.
+    `phased`: each publisher publishes at equal intervals from a moment that is drawn for it, all of them together at `rate`.
     """
 
     topics: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
@@ -60,7 +61,7 @@ class Workload(Section, frozen=True, kw_only=True):
     publishers: ShareOrCount = 1.0
     messages: Annotated[int, Meta(ge=0, le=10_000_000)] = 10
     rate: Annotated[float, Meta(gt=0, le=1_000_000)] = 10.0
-    arrivals: Literal["regular", "poisson"] = "regular"
+    arrivals: Literal["regular", "poisson", "phased"] = "regular"
     order: Literal["none", "fifo", "causal"] = "none"
     size: Annotated[int, Meta(ge=0, le=900_000)] = 100
     answers: Annotated[int, Meta(ge=0, le=1_000_000)] = 0

@@ -76,8 +76,9 @@ class Workload:
         if self.discussion is not None:
             self._schedule_churn()
             return self.discussion.schedule(last, self.interests) + round(self.scenario.window * SECOND)  # for the answers
-        for t in self._moments(last):
-            self.sim.at(t, self._publish, self.rng.randrange(len(self.publishers)))
+        phased = self.scenario.workload.arrivals == "phased"
+        for t, place in self._phases(last) if phased else self._draws(last):
+            self.sim.at(t, self._publish, place)
             last = t
         self._schedule_churn()
         return last
@@ -100,6 +101,20 @@ class Workload:
             chosen[rng.choices(self.topics, cum_weights=self.popularity)[0]] = None
         others = (topic for topic in self.topics if topic not in chosen)  # so steep that only the most popular are ever drawn
         return [*chosen, *islice(others, work.interests - len(chosen))]
+
+    def _draws(self, first: int) -> Iterator[tuple[int, int]]:
+        """When, and which of the publishers: any, each time."""
+        return ((t, self.rng.randrange(len(self.publishers))) for t in self._moments(first))
+
+    def _phases(self, first: int) -> Sequence[tuple[int, int]]:
+        work, several = self.scenario.workload, len(self.publishers)
+        if not work.messages:
+            return []
+        period = several * SECOND / work.rate
+        phases = [self.rng.random() * period for _ in range(several)]
+        rounds = -(-work.messages // several)
+        moments = [(round(first + phase + turn * period), place) for turn in range(rounds) for place, phase in enumerate(phases)]
+        return sorted(moments)[: work.messages]
 
     def _moments(self, first: int) -> Iterator[int]:
         work = self.scenario.workload
@@ -138,8 +153,9 @@ class Workload:
         return self.published.to_bytes(8, "little")[:size].ljust(size, b"\0")
 
     def _topic_for(self, node: SimNode) -> str:
-        """One of the publisher's own topics; a publisher that subscribes to none draws by popularity."""
-        if own := self.interests.get(node.id):
+        """One of the publisher's own topics; a publisher that subscribes to none, or to all, draws by popularity."""
+        own = self.interests.get(node.id)
+        if own and (len(own) < len(self.topics) or self.scenario.workload.popularity == "uniform"):
             return own[self.rng.randrange(len(own))] if len(own) > 1 else own[0]
         return self.rng.choices(self.topics, cum_weights=self.popularity)[0]
 

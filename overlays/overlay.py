@@ -24,13 +24,14 @@ class Watcher(Protocol):
 
 
 class Overlay(Machine):
-    __slots__ = ("everyone", "neighbors", "watchers")
+    __slots__ = ("everyone", "neighbors", "rerouted", "watchers")
 
     def __init__(self, env: Env) -> None:
         super().__init__(env)
         self.neighbors: dict[Peer, None] = {}  # a dict: iteration order must be the same in every run
         self.everyone: tuple[Peer, ...] = ()  # the same, for `Env.send_all`
         self.watchers: list[Watcher] = []
+        self.rerouted: list[Callable[[], None]] = []  # called when `next_hop` may answer otherwise than before
 
     def _up(self, peer: Peer) -> None:
         if peer not in self.neighbors:
@@ -48,13 +49,25 @@ class Overlay(Machine):
             for watcher in self.watchers:
                 watcher.neighbor_down(peer, reason)
 
+    def _reroute(self) -> None:
+        for action in self.rerouted:
+            action()
+
     def sample(self, k: int) -> list[Peer]:
         """Up to k peers of the system, as near to uniform as the overlay can."""
         return self._lacks("sample")
 
     def next_hop(self, key: bytes) -> Peer | None:
-        """The neighbour nearest to the key, or None when this node is its root."""
+        """The next node on the way to the root of the key, or None when this node is that. A neighbour or not."""
         return self._lacks("next_hop")
+
+    @property
+    def can_route(self) -> bool:
+        """Whether this node has joined: until then `next_hop` knows nobody."""
+        return True
+
+    def suspect(self, peer: Peer) -> None:
+        """Somebody has reason to doubt that the peer is up; an overlay that can looks."""
 
     def lookup(self, key: bytes, done: Callable[[Sequence[PeerInfo]], None]) -> None:
         """The nodes nearest to the key, nearest first."""

@@ -33,6 +33,8 @@ from pubsub.kadpubsub.router import KadPubSub
 from pubsub.ordering.order import Order
 from pubsub.plumtree import Plumtree, PlumtreeConfig
 from pubsub.router import App, Router
+from pubsub.scribe.config import BrokerConfig, ScribeConfig
+from pubsub.scribe.router import SrptB, SrptS
 from pubsub.signing import Signing
 from pubsub.vcube_ps.config import VCubePSConfig
 from pubsub.vcube_ps.router import VCubePS
@@ -289,6 +291,14 @@ def _build_vcube_ps(env: Env, overlay: Overlay, app: App, options: Options) -> R
     return VCubePS(env, overlay, app, _config("router", VCubePSConfig, options))
 
 
+def _build_srpt_s(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
+    return SrptS(env, overlay, app, _config("router", ScribeConfig, options))
+
+
+def _build_srpt_b(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
+    return SrptB(env, overlay, app, _config("router", BrokerConfig, options))
+
+
 def _build_kadpubsub(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
     return KadPubSub(env, overlay, app, _config("router", KadPubSubConfig, options))
 
@@ -319,7 +329,12 @@ OVERLAYS = {
         asdict(KademliaConfig()) | {"links": 5}, _check_kademlia, _introduce_kademlia, _admit_hyparview, _build_kademlia
     ),
     "vcube": OverlayKind(
-        asdict(VCubeConfig()) | {"start": "join"}, _check_vcube, _introduce_vcube, _admit_hyparview, _build_vcube, ("vcube-ps",)
+        asdict(VCubeConfig()) | {"start": "join"},
+        _check_vcube,
+        _introduce_vcube,
+        _admit_hyparview,
+        _build_vcube,
+        ("vcube-ps", "srpt-s", "srpt-b"),
     ),
 }
 
@@ -335,4 +350,8 @@ ROUTERS = {
     "vcube-ps": RouterKind(
         asdict(VCubePSConfig()), {}, VCubePS.protocols, _build_vcube_ps, ("vcube",), VCubePSConfig
     ),
+    "srpt-s": RouterKind(
+        asdict(ScribeConfig()), {}, SrptS.protocols, _build_srpt_s, ("vcube", "kademlia"), ScribeConfig
+    ),
+    "srpt-b": RouterKind(asdict(BrokerConfig()), {}, SrptB.protocols, _build_srpt_b, ("vcube",), BrokerConfig),
 }

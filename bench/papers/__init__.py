@@ -130,6 +130,30 @@ FIGURES: dict[str, Listed] = {
             f"{VCUBE_PS}, Figure 4b",
         ),
         Listed(
+            "vcube-ps.fig5",
+            "bench.papers.vcube_ps_fig5",
+            "Time to a subscriber, many publishers",
+            f"{VCUBE_PS}, Figure 5",
+        ),
+        Listed(
+            "vcube-ps.table1",
+            "bench.papers.vcube_ps_table1",
+            "Mean length of send queues, all publish",
+            f"{VCUBE_PS}, Table 1",
+        ),
+        Listed(
+            "vcube-ps.fig7",
+            "bench.papers.vcube_ps_fig7",
+            "Time to a subscriber, many topics, some of them popular",
+            f"{VCUBE_PS}, Figure 7",
+        ),
+        Listed(
+            "vcube-ps.fig9",
+            "bench.papers.vcube_ps_fig9",
+            "Time to a subscriber, trees of brokers",
+            f"{VCUBE_PS}, Figure 9",
+        ),
+        Listed(
             "vcube-ps.fig6",
             "bench.papers.vcube_ps_fig6",
             "Causal barriers of a discussion, and how long they hold back",

@@ -21,10 +21,9 @@ from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from bench.papers.figure import Figure, Lab, Measures, Row, measured, number
-from bench.papers.vcube_ps_setting import RUNS, WARMUP, WINDOW
+from bench.papers.figure import Figure, Judged, Lab, Measures, Row, measured, number
+from bench.papers.vcube_ps_setting import CHARGED, RUNS, vcube_ps
 from bench.scenario import Scenario, Workload
-from peer.latency import VCubePS
 from peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE
 
 if TYPE_CHECKING:
@@ -80,17 +79,7 @@ SIZES, DELAYS = (2.0, 4.0), (0.5, 0.8)  # points: the tolerance, and about the d
 
 
 def scenario(p: int, seed: int) -> Scenario:
-    return Scenario(
-        stack="vcube/vcube-ps",
-        nodes=NODES,
-        seed=seed,
-        warmup=WARMUP,
-        window=WINDOW,
-        latency=VCubePS(setting="program"),
-        overlay={"start": "oracle"},
-        router={"window": 1},
-        workload=Workload(messages=p, rate=p / ASKED_S, answers=p, answer_ms=100, order="causal"),
-    )
+    return vcube_ps(NODES, seed, Workload(messages=p, rate=p / ASKED_S, answers=p, answer_ms=100, order="causal"))
 
 
 def rows(lab: Lab) -> list[Row]:
@@ -99,18 +88,16 @@ def rows(lab: Lab) -> list[Row]:
     runs: dict[int, list[Shares]] = {p: [] for p in PROGRAM}
     for (p, _), measures in found:
         runs[p].append(shares(p, measures))
-    return [row for p in PROGRAM for name in PROGRAM[p] for row in _rows(p, name, [run[name] for run in runs[p]])]
+    return [_row(p, name, [run[name] for run in runs[p]]) for p in PROGRAM for name in PROGRAM[p]]
 
 
-def _rows(p: int, name: str, values: Sequence[float]) -> list[Row]:
+def _row(p: int, name: str, values: Sequence[float]) -> Row:
     open_, deviation = SIZES if "depend" in name else DELAYS
     tolerance = open_ + 3 * deviation / sqrt(len(values))
     unit = "units" if name == "largest delay" else "%"
-    judged = measured(f"p {p}, {name} ({unit})", PROGRAM[p][name], values, tolerance, "near" if unit == "%" else "no")
-    paper = PAPER[p].get(name)
-    if paper is None:
-        return [judged]
-    return [judged, measured(f"p {p}, {name} ({unit}), the paper's own value", paper, values, 0.0, "no")]
+    judged: Judged = "near" if unit == "%" else "no"
+    program, paper = PROGRAM[p][name], PAPER[p].get(name)
+    return measured(f"p {p}, {name} ({unit})", paper, values, tolerance, judged, program=program, costs=CHARGED)
 
 
 def shares(p: int, measures: Measures) -> Shares:
@@ -153,7 +140,7 @@ def draw(axes: Axes, rows: Sequence[Row]) -> None:
 
     shown = [row for row in rows if row.name.endswith("(%)")]
     places = [float(place) for place in range(len(shown))]
-    picture.paper(axes, places, [row.paper for row in shown], "authors' program")
+    picture.paper(axes, places, [row.program for row in shown], "authors' program")
     picture.ours(axes, places, shown)
     axes.set_xticks(places, [row.name.removesuffix(" (%)") for row in shown], rotation=60, ha="right", fontsize=6)
     axes.set_ylabel("% of receptions")

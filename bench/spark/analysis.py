@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bench.spark import latency, overlay
+from bench.spark import single_root as trees
 from bench.spark.figures import message_figures, run_figures, warnings
 from bench.spark.gather import Facts, figure_groups, gathered, groups
 from bench.spark.tables import TABLES, Table
@@ -31,12 +32,20 @@ SHOWN = 10_000
 
 
 def figures(
-    spark: SparkSession, directories: Sequence[Path], *, messages: bool = False, graph: bool = False, held: bool = False
+    spark: SparkSession,
+    directories: Sequence[Path],
+    *,
+    messages: bool = False,
+    graph: bool = False,
+    held: bool = False,
+    single_root: bool = False,
+    nodes: bool = False,
 ) -> list[dict[str, Any]]:
     """The figures of each run, in the order of the folders.
 
-    With `messages` an entry has `per_message`, in order of publication; with `graph` it has `overlay`, of the last instant;
-    with `held` it has `held`, of the times from reception to delivery, None where nothing was delivered.
+    With `messages` an entry has `per_message`, in order of publication; with `graph` it has `overlay`, of the last instant; with
+    `held` it has `held`, of the times from reception to delivery, None where nothing was delivered; with
+    `single_root` and `nodes` what `bench.spark.single_root` makes of the run, and of each of its nodes.
     """
     with _told(), gathered(load_traces(spark, directories)) as known:
         found = run_figures(known, figure_groups(known))
@@ -54,6 +63,14 @@ def figures(
                 entry["held"] = None
             for frame_row in latency.holding(known.pairs).collect():
                 by_number[frame_row.run]["held"] = frame_row.asDict()
+        if single_root:
+            for frame_row in trees.summary(known).collect():
+                by_number[frame_row.run]["single_root"] = frame_row.asDict()
+        if nodes:
+            for entry in found:
+                entry["per_node"] = []
+            for frame_row in trees.nodes(known).orderBy("run", "node").collect():
+                by_number[frame_row.run]["per_node"].append(frame_row.asDict())
         return found
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from overlays.kademlia.dht import Kademlia
+from overlays.kademlia.space import place_of, place_of_key
 from overlays.overlay import Overlay
 from peer.errors import UsageError
 from peer.machine import SECOND, Env, Link, Message, Peer, PeerInfo, Timer, upon
@@ -52,6 +53,7 @@ class KademliaNeighbors(Overlay):
         self.refused: dict[Peer, None] = {}  # not asked again before the next look
         self.timer: Timer | None = None
         kademlia.joined.append(self._choose)
+        kademlia.joined.append(self._reroute)
 
     def start(self) -> None:
         self.timer = self.env.after(1 + self.env.rng.randrange(CHOOSE), self._tick)
@@ -135,6 +137,21 @@ class KademliaNeighbors(Overlay):
 
     def sample(self, k: int) -> list[Peer]:
         return self.kademlia.sample(k)
+
+    @property
+    def can_route(self) -> bool:
+        return self.kademlia.has_joined or bool(len(self.kademlia.table)) or not self.kademlia.contacts
+
+    def next_hop(self, key: bytes) -> Peer | None:
+        """The nearest contact, where it is nearer than this node; each step is nearer, so no way goes round."""
+        place, table = place_of_key(key), self.kademlia.table
+        known = table.nearest(place, 1)
+        if not known or (self.kademlia.serves and table.mine ^ place < place_of(known[0]) ^ place):
+            return None
+        return known[0]
+
+    def suspect(self, peer: Peer) -> None:
+        self.kademlia.suspect(peer)
 
     def lookup(self, key: bytes, done: Callable[[Sequence[PeerInfo]], None]) -> None:
         self.kademlia.lookup(key, done)

@@ -205,6 +205,10 @@ class Routing(Machine):
             self.checked[bucket] = now
             self._check(oldest)
 
+    def suspect(self, peer: Peer) -> None:
+        if peer in self.table:
+            self._check(peer)
+
     def _check(self, peer: Peer) -> None:
         """Whether it is there; its answer may name some that are new."""
         if peer not in self.asking and len(self.asking) < CHECKS and not self.stopped:

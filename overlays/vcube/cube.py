@@ -55,6 +55,26 @@ def children(i: int, h: int, members: int) -> list[int]:
     return [child for child in found if child is not None]
 
 
+def nearest(place: int, members: int) -> int | None:
+    """The member at the least XOR distance from a place, itself if it is one: the root of what belongs to that place."""
+    if members >> place & 1:
+        return place
+    found = (first(place, s, members) for s in range(1, DIMENSION + 1))
+    return next((member for member in found if member is not None), None)
+
+
+def parent(i: int, root: int, members: int) -> int:
+    """Who has i as its child in the tree of the members that `root` spans; both are members, and not the same.
+
+    Where no place is empty, the way from the root is that of the highest differing bit first.
+    """
+    above = root
+    while (child := first(above, cluster(above, i), members)) != i:
+        assert child is not None, "i is a member"
+        above = child
+    return above
+
+
 def assigned(i: int, s: int, known: int, up: int) -> list[int]:
     """Those of c(i,s) that i tests: the j, up or not, for whom i is the first of c(j,s) that is up.
 

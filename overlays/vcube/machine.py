@@ -11,22 +11,25 @@ down. The paper has a fixed set of nodes; what it leaves open is settled here as
 - Events also go down the tree of all members at once (`announce`), and the rounds find what was lost on the way.
 - Who has contacts never begins a cube, unless it was refused by all of them and is asked itself by a higher peer id: so nodes
   that all begin at once agree. Contacts that are no members are tested now and then, which joins cubes that came apart.
+- The root of a key is the member that is up nearest to the key's place, and the way to it is that of the tree which the root
+  spans over all members: so all who know the same members agree, and nobody is further from the root than log2 N.
 
 Below it asks for: requests. Above it promises: `roll`, the places of those that are up, with `crowd` told of each change;
-`neighbors`, the first of each cluster that is up, to whom links are held.
+`neighbors`, the first of each cluster that is up, to whom links are held; `next_hop`.
 Bounds: the roll; a test a member, TESTS at a time; timers: two; what a peer says by `messages`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 from itertools import islice
 from typing import Protocol
 
 from overlays.claims import check_infos, learn
 from overlays.overlay import Overlay
 from overlays.vcube.config import DEFAULTS, VCubeConfig
-from overlays.vcube.cube import DIMENSION, PLACES, assigned, cluster, dimension, first
+from overlays.vcube.cube import DIMENSION, PLACES, assigned, cluster, dimension, first, nearest, parent
 from overlays.vcube.messages import (
     COUNTER,
     FOUNDED,
@@ -136,6 +139,22 @@ class VCube(Overlay):
     def dimension(self) -> int:
         return dimension(self.roll.known)
 
+    @property
+    def can_route(self) -> bool:
+        return self.ready
+
+    def next_hop(self, key: bytes) -> Peer | None:
+        return self.hop_to(place_of(key), self.roll.up)
+
+    def hop_to(self, place: int, members: int) -> Peer | None:
+        """Towards the one of these members that is nearest to a place, through none but these; this node is one of them."""
+        if self.index is None:
+            return None
+        members |= 1 << self.index
+        root = nearest(place, members)
+        assert root is not None, "this node is a member"
+        return self.roll.peer(parent(self.index, root, members)) if root != self.index else None
+
     def suspect(self, peer: Peer) -> None:
         """Test a member now: somebody has reason to doubt that it is up."""
         if self.census is None and self.index is not None and not self.stopped and peer in self.roll.where:
@@ -160,6 +179,7 @@ class VCube(Overlay):
             self._refresh(s)
         for watcher in self.crowd:
             watcher.placed()
+        self._reroute()
 
     def _ask(self) -> None:
         """One after the other: the contacts, then members that are known."""
@@ -432,6 +452,8 @@ class VCube(Overlay):
             assert self.index is not None
             self._refresh(cluster(self.index, now.index))
             self._tell_crowd(before, now)
+        if changes:
+            self._reroute()
 
     def _tell_crowd(self, before: Member | None, now: Member) -> None:
         if before is not None and before.up and (before.peer != now.peer or not now.up):
@@ -458,3 +480,8 @@ class VCube(Overlay):
         if peer is not None:
             self.env.connect(peer)
             self._up(peer)
+
+
+def place_of(key: bytes) -> int:
+    """In the largest cube: in a smaller one the bits above say nothing."""
+    return int.from_bytes(sha256(key).digest()[:4]) % PLACES

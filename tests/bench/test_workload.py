@@ -194,6 +194,22 @@ def test_regular_arrivals_do_not_drift() -> None:
     assert published[-1].t - published[0].t == 10 * SECOND
 
 
+def test_phased_publishers_publish_at_equal_intervals_each_from_a_moment_of_its_own() -> None:
+    published = play(workload=Work(messages=38, rate=20.0, arrivals="phased", publishers=0.5), nodes=20).published()
+    assert len(published) == 38 and [row.t for row in published] == sorted(row.t for row in published)
+    of_one = {node: [row.t for row in published if row.node == node] for node in {row.node for row in published}}
+    assert len(of_one) == 10
+    assert {after - before for several in of_one.values() for before, after in pairwise(several)} <= {499_999, 500_000, 500_001}
+    assert len({several[0] for several in of_one.values()}) == 10
+    assert all(SECOND <= several[0] <= 1.5 * SECOND for several in of_one.values())
+
+
+def test_who_subscribes_to_all_topics_publishes_by_their_popularity() -> None:
+    work = Work(topics=4, interests=4, popularity="zipf", exponent=2.0, messages=300, rate=1_000.0)
+    counts = Counter(row.topic for row in play(workload=work, nodes=4).published())
+    assert counts["t0"] > 2 * counts["t1"] > 0
+
+
 def test_poisson_arrivals_have_the_rate_and_the_spread_of_poisson() -> None:
     published = play(workload=Work(messages=2_000, rate=50.0, arrivals="poisson", subscribers=0), nodes=4).published()
     found = gaps(published)

@@ -34,8 +34,10 @@ from peer.yamux import HEADER as HEAD
 from pubsub.flood import PROTOCOL
 from pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned, Test
 from pubsub.gossipsub.wire import MeshCodec
-from pubsub.message import Publication
+from pubsub.message import OrderHeader, Publication
 from pubsub.rpc import RpcCodec, Subscriptions
+from pubsub.scribe.messages import Attached, Beat, Bequest, Down, Got, Join, Leave, Publish, Skip, Taken
+from pubsub.scribe.router import SrptS
 from tests.peer.recorded.replay import Recording, Replay, load, names
 
 ME = Identity.from_seed(bytes(32))
@@ -259,6 +261,18 @@ def _kad_messages() -> Iterator[bytes]:
     yield from kad(numbered=False).pack((*asked, *answered))
 
 
+def _srpt_messages() -> Iterator[bytes]:
+    """One of each kind, of a peer that publishes itself."""
+    sender = load_once(DIALLED).identity.peer
+    key, reign = MessageId(sender, 1, 2), MessageId(OTHER.peer, 1, 3)
+    p = Publication(key, "t", b"data", OrderHeader(1, 2, (key,)), (("a", 1), ("b", "c")))
+    down = Down.of(p, 2, reign, 4)
+    info = PeerInfo(sender, PLACES[:1])
+    standing = (Attached("t", reign, 1), Beat("t", reign, 2), Skip("t", reign, 3), Got("t", reign, 4))
+    said = (Join("t", reign, 5), Join("u", None, 0), Leave("t"), *standing, Taken("t", 1, 6, info))
+    yield from MsgpackCodec(SrptS.kinds).pack((*said, Publish.of(p, 2, 1, 1, info), down, Bequest.of(down)))
+
+
 _SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "frames": _both(lambda: (said for name in names() for said in _talks(name, PROTOCOL)), uvarint(600) + bytes(600)),
     "multistream-proposer": _layer(lambda a: a.agreed),
@@ -284,6 +298,7 @@ _SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "snappy": lambda: iter([b"\x00", b"\x05\x10hello", b"\x0a\x10abcde\x12\x05\x00"]),
     "msgpack": _packed,
     "kad-dht": _kad_messages,
+    "srpt": _srpt_messages,
     "datagram": lambda: (kind + bytes(range(20)) + call for kind in (b"\0", b"\1") for call in _calls()),
     "kademlia-call": _calls,
     "kademlia-answer": _kademlia_answers,

@@ -22,6 +22,7 @@ from overlays.kademlia_udp.config import KademliaUdpConfig
 from overlays.kademlia_udp.machine import KademliaUdp
 from overlays.kademlia_udp.rpc import read_address, read_call, read_id, read_nodes, read_stored, read_value, store
 from overlays.static import Static
+from overlays.vcube.machine import VCube
 from peer import identify
 from peer.address import Address
 from peer.codec import MsgpackCodec
@@ -49,6 +50,7 @@ from pubsub.gossipsub.snappy import SnappyError, decompress
 from pubsub.gossipsub.wire import MeshCodec
 from pubsub.message import Publication
 from pubsub.rpc import RpcCodec
+from pubsub.scribe.router import SrptS
 from pubsub.signing import Signing
 from tests.fuzz.seeds import DIALLED, DIALLER, KEYS, KINDS, ME, OTHER, authentic, channel, load_once, real, signed_records
 from tests.peer.recorded.replay import Recording, Replay
@@ -428,6 +430,19 @@ def kad_dht(data: bytes) -> None:
     assert all(len(found) <= PEERS for found in (getattr(read, name, ()) for name in ("closer", "providers")))
 
 
+def srpt(data: bytes) -> None:
+    """Whatever is read can be written; a root and a forwarder take it, and keep what they may."""
+    codec = MsgpackCodec(SrptS.kinds, limit=1 << 16)
+    [read] = codec.unpack(data)
+    _again(codec, read)
+    for cube in (VCube(FakeEnv(me=ME.peer), ()), VCube(FakeEnv(me=ME.peer), (OTHER.peer,))):
+        cube.start()
+        router = SrptS(FakeEnv(me=ME.peer), cube, Inbox())
+        router.join("t")
+        receive(router, load_once(DIALLED).identity.peer, read)
+        assert router.children <= 1 and len(router.trees) <= 2 and len(router.inlets.sources) <= 1
+
+
 # Datagrams.
 
 STRANGER = ("192.0.2.1", 4_000)
@@ -491,6 +506,7 @@ TARGETS: dict[str, Target] = {
     "snappy": snappy,
     "msgpack": msgpack,
     "kad-dht": kad_dht,
+    "srpt": srpt,
     "datagram": datagram,
     "kademlia-call": kademlia_call,
     "kademlia-answer": kademlia_answer,

@@ -11,7 +11,7 @@ import pytest
 from overlays.kademlia.config import KademliaConfig
 from overlays.kademlia.dht import Kademlia
 from overlays.kademlia.neighbors import CHOOSE, FULL, LEFT, NEAREST, PROTOCOL, KademliaNeighbors, Leave, Take
-from overlays.kademlia.space import place_of_key
+from overlays.kademlia.space import place_of, place_of_key
 from peer.dispatch import receive
 from peer.errors import UsageError
 from peer.fake import FakeEnv, FakeWire
@@ -324,3 +324,31 @@ def test_foreign_peers_are_neighbours_by_their_links_and_nobody_is_at_fault() ->
     wire.crash(1)
     wire.run(60 * SECOND)
     assert set(found[0]) == {2} and set(found[2]) == {0} and wire.errors == []
+
+
+# The way to a key.
+
+
+def test_the_next_hop_is_the_nearest_contact_that_is_nearer_than_this_node() -> None:
+    bench = Bench(*range(1, 9))
+    for number in range(50):
+        key = b"%d" % number
+        place = place_of_key(key)
+        closest = min(range(9), key=lambda peer: place_of(peer) ^ place)
+        assert bench.machine.next_hop(key) == (closest or None)
+
+
+def test_who_knows_nobody_is_the_root_of_all_and_one_with_contacts_waits() -> None:
+    assert Bench().machine.next_hop(b"key") is None and Bench().machine.can_route
+    env = FakeEnv(me=0)
+    joining = KademliaNeighbors(FakeEnv(me=0), Kademlia(env, (1,), STILL), LINKS, [FOREIGN])
+    assert not joining.can_route
+
+
+def test_a_contact_that_is_suspected_is_asked_and_forgotten_if_it_does_not_answer() -> None:
+    bench = Bench(1, 2)
+    bench.machine.suspect(1)
+    bench.machine.suspect(7)
+    assert [request.peer for request in bench.below.requests] == [1]
+    bench.below.take_requests()[0].fail("timeout")
+    assert 1 not in bench.kademlia.table

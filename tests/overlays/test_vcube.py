@@ -527,3 +527,44 @@ async def until(true: Callable[[], bool]) -> None:
     with trio.fail_after(60):
         while not true():
             await trio.sleep(0.05)
+
+
+# The way to a key.
+
+
+@given(st.integers(2, 100), st.binary(max_size=8), st.integers(0, 1 << 30))
+@settings(max_examples=60)
+def test_from_any_node_the_way_ends_at_one_root_within_log2_n_steps(nodes: int, key: bytes, seed: int) -> None:
+    """Some are down, and all know it."""
+    down = Random(seed).sample(range(nodes), Random(seed).randrange(nodes - 1))
+    cubes = {me: VCube(FakeEnv(me=me), Founders(nodes)) for me in range(nodes) if me not in down}
+    for cube in cubes.values():
+        for gone in down:
+            cube.roll.put(member(gone, counter=1))
+    roots = set()
+    for me in cubes:
+        at, steps = me, 0
+        while (hop := cubes[at].next_hop(key)) is not None:
+            assert isinstance(hop, int)
+            at, steps = hop, steps + 1
+        roots.add(at)
+        assert steps <= (nodes - 1).bit_length()
+    assert len(roots) == 1
+
+
+def test_keys_are_spread_over_the_members() -> None:
+    cube, _, _ = founder(nodes=8, me=0)
+    assert sum(cube.next_hop(b"%d" % key) is None for key in range(800)) == pytest.approx(100, abs=40)
+
+
+def test_who_asks_for_the_way_hears_when_it_may_be_another() -> None:
+    cube, _, _ = founder()
+    heard: list[None] = []
+    cube.rerouted.append(lambda: heard.append(None))
+    receive(cube, 1, News((member(7, counter=1),), 0))
+    assert len(heard) == 1
+    receive(cube, 1, News((member(7, counter=1),), 0))
+    assert len(heard) == 1
+    newcomer = VCube(FakeEnv(me=9), (1,))
+    newcomer.start()
+    assert not newcomer.can_route and cube.can_route

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overlays.vcube.cube import assigned, c, children, cluster, dimension, first, places, to_set
+from overlays.vcube.cube import assigned, c, children, cluster, dimension, first, nearest, parent, places, to_set
 
 TABLE = """
 1 | 1       | 0       | 3       | 2       | 5       | 4       | 7       | 6
@@ -104,3 +104,27 @@ def test_a_set_of_places_gives_them_back_in_order(several: set[int]) -> None:
 )
 def test_there_are_as_many_clusters_as_the_logarithm(nodes: int, clusters: int) -> None:
     assert dimension(to_set(range(nodes))) == clusters
+
+
+# The way to a root.
+
+
+def test_where_no_place_is_empty_the_way_from_a_root_is_that_of_the_highest_differing_bit_first() -> None:
+    everybody = to_set(range(16))
+    assert [parent(i, 0, everybody) for i in (0b1011, 0b1010, 0b1000)] == [0b1010, 0b1000, 0]
+    assert parent(0b0110, 0b1001, everybody) == 0b0111
+
+
+@given(st.sets(st.integers(0, 63), min_size=2), st.integers(0, 1 << 30))
+def test_the_nearest_is_the_one_at_the_least_distance_for_any_place(several: set[int], seed: int) -> None:
+    place = Random(seed).randrange(1 << 14)
+    assert nearest(place, to_set(several)) == min(several, key=lambda member: member ^ place)
+    assert nearest(place, 0) is None
+
+
+@given(st.sets(st.integers(0, 63), min_size=2), st.integers(0, 1 << 30))
+def test_every_way_goes_up_the_tree_that_the_root_spans(several: set[int], seed: int) -> None:
+    members = to_set(several)
+    root = Random(seed).choice(sorted(several))
+    below = tree(root, members)
+    assert all(i in below[parent(i, root, members)] for i in several if i != root)

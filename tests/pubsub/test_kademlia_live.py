@@ -46,7 +46,7 @@ async def heard(messages: Subscription, count: int) -> list[bytes]:
     return sorted([(await anext(messages)).data for _ in range(count)])
 
 
-@pytest.mark.parametrize("stack", ["kademlia/kadpubsub", "kademlia/flood"])
+@pytest.mark.parametrize("stack", ["kademlia/kadpubsub", "kademlia/flood", "kademlia/srpt-s"])
 async def test_each_subscriber_of_three_topics_has_each_message_of_any_peer_once(stack: str) -> None:
     async with network(stack) as nodes, AsyncExitStack() as subscribed:
         inboxes: list[tuple[str, Subscription]] = []
@@ -81,11 +81,12 @@ async def test_kadpubsub_passes_over_those_that_have_gone_without_a_word() -> No
                 assert await heard(messages, 1) == [b"who is there?"]
 
 
-async def test_what_was_published_last_arrives_although_the_node_closes_at_once() -> None:
+@pytest.mark.parametrize("stack", ["kademlia/kadpubsub", "kademlia/srpt-s"])
+async def test_what_was_published_last_arrives_although_the_node_closes_at_once(stack: str) -> None:
     """It is not known yet where it goes when the block ends."""
     with trio.fail_after(DEADLINE_S):
-        async with PubSub.open("kademlia/kadpubsub", listen=HERE) as hearer, hearer.subscribe("news", buffer=100) as messages:
-            async with PubSub.open("kademlia/kadpubsub", bootstrap=hearer.addresses, listen=HERE) as node:
+        async with PubSub.open(stack, listen=HERE) as hearer, hearer.subscribe("news", buffer=100) as messages:
+            async with PubSub.open(stack, bootstrap=hearer.addresses, listen=HERE) as node:
                 for number in range(20):
                     await node.publish("news", b"%02d" % number)
             assert await heard(messages, 20) == [b"%02d" % number for number in range(20)]

@@ -196,7 +196,7 @@ async def test_a_damaged_key_opens_nothing(tmp_path: Path) -> None:
 # Nobody who hears.
 
 
-PAIRS = [("hyparview/plumtree", "hyparview/flood"), ("kademlia/kadpubsub", "kademlia/flood")]
+PAIRS = [("hyparview/plumtree", "hyparview/flood"), ("kademlia/kadpubsub", "kademlia/flood"), ("vcube/srpt-s", "vcube/srpt-b")]
 
 
 @pytest.mark.parametrize(("theirs", "ours"), PAIRS)

@@ -25,6 +25,7 @@ from tests.conftest import note_replay
 ROUTERS = ("static/flood", "hyparview/plumtree", "hyparview/gossipsub")
 FEW, MANY = range(1, 3), {"static/flood": range(200), "hyparview/plumtree": range(150), "hyparview/gossipsub": range(150)}
 SHARE = {"static/flood": 0.995, "hyparview/plumtree": 0.99, "hyparview/gossipsub": 0.985, "kademlia/kadpubsub": 0.93}
+SHARE |= {"vcube/srpt-s": 0.95, "vcube/srpt-b": 0.94, "kademlia/srpt-s": 0.92}
 
 
 def scenario(stack: str, seed: int, order: str = "causal") -> Scenario:

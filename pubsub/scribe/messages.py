@@ -1,0 +1,156 @@
+"""What the nodes of a tree say to each other: JOIN, LEAVE and the heartbeat of Scribe, and what makes them reliable.
+
+A `reign` is the time of one root over one topic, and has an id of its own; in it messages are numbered from 1 on, all on every
+branch. So a node knows by two numbers what it lacks, and whoever becomes its parent knows what to send it.
+Bounds: numbers as a trace has room for; what is said of peers by `overlays.claims`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from overlays.claims import check_infos
+from peer.errors import PeerError
+from peer.machine import Lane, Message, MessageId, Peer, PeerInfo
+from pubsub.message import Attributes, OrderHeader, Publication
+from pubsub.router import TOPIC
+
+HOPS = 64  # more than any way to a root has; beyond that it goes round
+NUMBER = (1 << 63) - 1
+
+Number = Annotated[int, Meta(ge=0, le=NUMBER)]
+Topic = Annotated[str, Meta(max_length=TOPIC)]
+
+
+class Join(Message, frozen=True, tag=1):
+    """The sender is a child, and has what was numbered up to `number` in that reign; in none, if it comes for the first time."""
+
+    topic: Topic
+    reign: MessageId | None
+    number: Number
+
+
+class Leave(Message, frozen=True, tag=2):
+    topic: Topic
+
+
+class Standing(Message, frozen=True):
+    """Of a parent, about its own place: how far it is in which reign."""
+
+    topic: Topic
+    reign: MessageId
+    number: Number
+
+
+class Attached(Standing, frozen=True, tag=3):
+    """There is a way to the root, and what comes next on it is the one after `number`."""
+
+
+class Beat(Standing, frozen=True, tag=4):
+    """The root is there, and all up to `number` was sent on this link."""
+
+
+class Skip(Standing, frozen=True, tag=5):
+    """In the place of a message that was refused above."""
+
+
+class Spread(Message, frozen=True):
+    """A publication, spread out."""
+
+    lane: ClassVar[Lane] = Lane.PAYLOAD
+
+    id: MessageId
+    topic: Topic
+    data: bytes
+    order: OrderHeader | None
+    attributes: Attributes
+    signature: bytes
+    key: bytes
+    hops: Number
+    number: Number
+
+    def publication(self) -> Publication:
+        return Publication(self.id, self.topic, self.data, self.order, self.attributes, self.signature, self.key)
+
+
+class Publish(Spread, frozen=True, tag=6):
+    """To the root. `number` counts what its source published to the topic in that life; all below `base` were answered for."""
+
+    base: Number
+    life: Number
+    source: PeerInfo
+
+    @classmethod
+    def of(cls, p: Publication, number: int, base: int, life: int, source: PeerInfo) -> Publish:
+        return cls(p.id, p.topic, p.data, p.order, p.attributes, p.signature, p.key, 1, number, base, life, source)
+
+    def onward(self) -> Publish:
+        return msgspec.structs.replace(self, hops=self.hops + 1)
+
+
+class Down(Spread, frozen=True, tag=7):
+    """From a parent to its children."""
+
+    reign: MessageId
+
+    @classmethod
+    def of(cls, p: Publication, hops: int, reign: MessageId, number: int) -> Down:
+        return cls(p.id, p.topic, p.data, p.order, p.attributes, p.signature, p.key, hops, number, reign)
+
+
+class Bequest(Spread, frozen=True, tag=8):
+    """What was numbered in a reign that is over, from its root to the next: there may be some who lack it."""
+
+    @classmethod
+    def of(cls, m: Down) -> Bequest:
+        return cls(m.id, m.topic, m.data, m.order, m.attributes, m.signature, m.key, m.hops, m.number)
+
+    def onward(self) -> Bequest:
+        return msgspec.structs.replace(self, hops=self.hops + 1)
+
+
+class Taken(Message, frozen=True, tag=9):
+    """The root has what the receiver published to the topic in that life, all below `number`."""
+
+    topic: Topic
+    life: Number
+    number: Number
+    me: PeerInfo
+
+
+class Got(Standing, frozen=True, tag=10):
+    """Of a child, where `acks` says so. Nothing waits for it, so where a link is slow it is the first to go."""
+
+    lane: ClassVar[Lane] = Lane.LAZY
+
+
+def check(me: Peer, msg: Message) -> None:
+    """Whatever no honest peer says is a PeerError; messages that pass by reference have met no decoder."""
+    if isinstance(msg, Join | Leave | Standing | Spread | Taken) and len(msg.topic) > TOPIC:
+        raise PeerError("no topic has such a name")
+    if not isinstance(msg, Leave) and not 0 <= getattr(msg, "number", 0) <= NUMBER:
+        raise PeerError("a number that no node counts to")
+    if isinstance(msg, Join | Standing | Down) and msg.reign is not None:
+        _check_id(me, msg.reign)
+    if isinstance(msg, Spread):
+        _check_id(me, msg.id)
+        order = msg.order
+        if order is not None and not (0 <= order.epoch <= NUMBER and 0 <= order.sequence <= NUMBER):
+            raise PeerError("an order with a number that no node counts to")
+        if not 0 <= msg.hops <= NUMBER:
+            raise PeerError("no message goes so far")
+    if isinstance(msg, Publish):
+        check_infos(me, (msg.source,))
+        if msg.source.peer != msg.id.source or not 0 <= msg.base <= msg.number or not 0 <= msg.life <= NUMBER:
+            raise PeerError("a publication in the name of another, or with numbers that no node counts to")
+    if isinstance(msg, Taken):
+        check_infos(me, (msg.me,))
+
+
+def _check_id(me: Peer, key: MessageId) -> None:
+    check_infos(me, (PeerInfo(key.source),))
+    if not (0 <= key.epoch <= NUMBER and 0 <= key.sequence <= NUMBER):
+        raise PeerError("an id with a number that no node counts to")

@@ -1,0 +1,702 @@
+"""SRPT-S and SRPT-B: one tree a topic, whose root has every message first.
+
+M. Castro, P. Druschel, A.-M. Kermarrec, A. Rowstron: "Scribe: a large-scale and decentralized application-level multicast
+infrastructure", IEEE JSAC 20(8), 2002, sections 3.1 to 3.3, over any overlay that has `next_hop`; and as VCube-PS (JPDC 2018,
+sections 4 and 4.6) compares itself with it: SRPT-S, where the nodes on the way of a JOIN to the root become forwarders, and
+SRPT-B, where brokers alone make the tree. What these leave open is settled here as follows:
+- A subscription is in force when its JOIN has met a node that has a way to the root; a forwarder answers when it has one itself.
+- A publisher sends to the root directly, where it is known, else by parents, and again until the root has answered (`channels`).
+  A publisher that subscribes delivers its message at once; the copy that comes back through the tree is a duplicate.
+- The root numbers messages, so that a child knows what it lacks, and asks its parent by JOIN, who sends what it has kept.
+- A node takes messages from its parent alone. Parents change when the overlay says so, when a link falls, and when no beat of
+  the root has come for a while, which also ends a circle of parents. Children that do not refresh their JOIN are forgotten.
+- A new root begins a new reign. The one before sends it the last of its own, when it has a way there; and whoever changes its
+  parent has the rest of the reign before from the new one, if that has it.
+
+Below it needs `next_hop`, and links in order. Above it promises each message once, and those of a source in order while the root
+is the same: what somebody missed in the reign before may come after what followed it, for late is better than lost, and an order
+that stands above sorts it out. What the root had answered for and not handed on when it crashed is lost. It knows no filters.
+That a node is the root, and how far it is, is believed.
+Bounds: those of its parts; TOPICS; WAITING messages of one behind one that is not judged; `held_bytes` of what waits for the
+root, beyond which a message is refused; timers: two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from overlays.claims import learn
+from overlays.overlay import Overlay
+from overlays.vcube.machine import VCube
+from peer.errors import UsageError
+from peer.machine import EPOCH_BITS, MS, SECOND, Env, Link, Message, MessageId, Peer, Timer, upon
+from peer.trace import DUPLICATE, REJECT
+from pubsub.message import Interest, Publication, weight
+from pubsub.router import EPOCH_ROOM, App, Router
+from pubsub.scribe.channels import BURST, OUTLETS, Inlets, Outlet
+from pubsub.scribe.config import BROKERS, BY_TOPIC, DEFAULTS, BrokerConfig, ScribeConfig
+from pubsub.scribe.messages import (
+    HOPS,
+    Attached,
+    Beat,
+    Bequest,
+    Down,
+    Got,
+    Join,
+    Leave,
+    Publish,
+    Skip,
+    Standing,
+    Taken,
+    check,
+)
+from pubsub.scribe.routes import ByBroker, ByKey, ByPlace, Routes
+from pubsub.scribe.tree import CHILDREN, TOPICS, Child, Handed, Item, Kept, Tree
+from pubsub.seen import Seen
+
+LOOK = SECOND  # between two looks for what did not come
+SETTLED = 50 * MS  # a guess: so long after a change parents are asked for again, many changes at once
+EXPIRY = 3  # refreshes of a child that may be lost
+ROOTS = 4_096
+BEQUEST = 64  # a guess: the last messages of a reign
+WAITING = 1_024  # messages of a topic behind one that is not judged
+
+WAITS = "too much waits for the root"
+STRAY = "not from its parent"
+OUT_OF_TURN = "out of turn"
+
+
+class Srpt(Router):
+    """What both have in common; `routes` say who is whose parent."""
+
+    def __init__(self, env: Env, overlay: Overlay, app: App, config: ScribeConfig, routes: Routes) -> None:
+        super().__init__(env, overlay, app)
+        self.config = config
+        self.routes = routes
+        self.trees: dict[str, Tree] = {}
+        self.outlets: dict[str, Outlet] = {}
+        self.inlets = Inlets()
+        self.kept = Kept(config.keep, config.held_bytes)
+        self.seen = Seen()
+        self.refusals = Seen()
+        self.unjudged: dict[MessageId, tuple[Tree, Item]] = {}
+        self.roots: dict[str, Peer] = {}  # who has answered as one
+        self.holds: dict[Peer, int] = {}  # links, each for so many trees
+        self.links: dict[Peer, int] = {}  # the incarnation of each that is up
+        self.children = 0  # of all topics
+        self.looking: Timer | None = None
+        self.settling: Timer | None = None
+        self.stopped = False
+        overlay.rerouted.append(self._settle_soon)
+
+    def stop(self) -> None:
+        self.stopped = True
+        for timer in (self.looking, self.settling):
+            if timer is not None:
+                timer.cancel()
+        for tree in self.trees.values():
+            if tree.parent is not None:
+                self.env.send(tree.parent, Leave(tree.topic))
+
+    @property
+    def reached(self) -> tuple[Peer, ...]:
+        children = (peer for tree in self.trees.values() for peer in tree.order)
+        others = dict.fromkeys((*self.holds, *self.roots.values(), *children))
+        return (*self.overlay.everyone, *(peer for peer in others if peer not in self.overlay.neighbors))
+
+    def unplaced(self) -> int:
+        return sum(outlet.bytes for outlet in self.outlets.values())
+
+    # Subscribing.
+
+    def _join(self, interest: Interest) -> None:
+        if not isinstance(interest, str):
+            del self.interests[interest]
+            self._sort_out_filters()
+            raise UsageError("a tree is of a topic; a filter needs a stack that reaches all, as hyparview/flood")
+        tree = self._tree(interest)
+        self._route(tree)
+        self._enter_into_force(tree)
+
+    def _leave(self, interest: Interest) -> None:
+        assert isinstance(interest, str)
+        tree = self.trees[interest]
+        tree.in_force = False
+        self._prune(tree)
+
+    def _tree(self, topic: str) -> Tree:
+        tree = self.trees.get(topic)
+        if tree is None:
+            tree = self.trees[topic] = Tree(topic, self.env.now())
+            self._look_later()
+        return tree
+
+    def _enter_into_force(self, tree: Tree) -> None:
+        if tree.attached and not tree.in_force and tree.topic in self.interests:
+            tree.in_force = True
+            self._in_force(tree.topic)
+
+    def _prune(self, tree: Tree) -> None:
+        """A forwarder that nobody needs leaves; a root stays for a while, since who lost its parent may be on its way here."""
+        if tree.topic in self.interests or tree.children or self.trees.get(tree.topic) is not tree:
+            return
+        if tree.is_root and self.env.now() - max(tree.since, tree.beat) < EXPIRY * self.config.refresh_every:
+            return
+        del self.trees[tree.topic]
+        self._let_go(tree)
+        self.kept.forget(tree.topic)
+
+    def _let_go(self, tree: Tree) -> None:
+        if tree.parent is not None:
+            self.env.send(tree.parent, Leave(tree.topic))
+            self._release(tree.parent)
+            tree.parent = None
+        if tree.root is not None:
+            self._release(tree.root)
+            tree.root = None
+
+    # Parents.
+
+    def _route(self, tree: Tree) -> None:
+        """Ask the overlay who the parent is; where that is another than before, go there."""
+        if not self.overlay.can_route or self.stopped:
+            return
+        parent = self.routes.parent(tree.topic)
+        if parent is None:
+            if not tree.is_root:
+                self._reign(tree)
+        elif parent != tree.parent:
+            self._let_go(tree)
+            if tree.is_root:
+                self._abdicate(tree)
+            tree.parent = parent
+            tree.attached = False
+            self._hold(parent)
+            self._ask(tree)
+        if self.config.root_link and tree.parent is not None and tree.topic in self.interests:
+            self._link_root(tree)
+
+    def _link_root(self, tree: Tree) -> None:
+        root = self.routes.root(tree.topic)
+        if root != tree.root:
+            if tree.root is not None:
+                self._release(tree.root)
+            tree.root = root
+            if root is not None:
+                self._hold(root)
+
+    def _reign(self, tree: Tree) -> None:
+        self._let_go(tree)
+        tree.advance_children()
+        self.sequence += 1
+        reign = MessageId(self.env.me, self.env.epoch + (self.sequence >> EPOCH_BITS), self.sequence & EPOCH_ROOM)
+        tree.begin(reign, 0)
+        tree.is_root = tree.attached = True
+        tree.since = self.env.now()
+        self._welcome_all(tree, tree.order)
+        self._enter_into_force(tree)
+
+    def _abdicate(self, tree: Tree) -> None:
+        """Another is nearer. What this reign had is in its own tree alone, so the next root gets the last of it."""
+        assert tree.reign is not None
+        tree.is_root = False
+        self.inlets.forget(tree.topic)
+        rest = self.kept.of(tree.topic, tree.reign, tree.passed - BEQUEST)
+        tree.bequest = [*tree.bequest, *(handed for handed in rest if isinstance(handed, Down))][-BEQUEST:]
+
+    def _bequeath(self, tree: Tree) -> None:
+        """Up the new tree, now that there is a way in it."""
+        assert tree.parent is not None
+        several, tree.bequest, room = tree.bequest, [], BURST
+        for handed in several:
+            if room > 0:
+                room -= weight(handed)
+                self.env.send(tree.parent, Bequest.of(handed))
+
+    def _ask(self, tree: Tree) -> None:
+        """JOIN; it also says what this node lacks."""
+        assert tree.parent is not None
+        tree.asked = tree.refreshed = self.env.now()
+        self.env.send(tree.parent, Join(tree.topic, tree.reign, tree.last))
+
+    def _ask_again(self, tree: Tree) -> None:
+        if tree.parent is not None and self.env.now() - tree.asked >= self.config.patience:
+            self._ask(tree)
+
+    @upon(Attached)
+    def attached(self, sender: Peer, m: Attached) -> None:
+        tree = self._of_parent(sender, m)
+        if tree is None:
+            return
+        before, tree.attached = tree.attached, True
+        if not before:
+            tree.heard = self.env.now()
+        anew = m.reign != tree.reign
+        if anew:
+            tree.advance_children()
+            tree.begin(m.reign, m.number)
+            self._bequeath(tree)
+        elif m.number > tree.last:  # those between are not to be had any more
+            tree.last = m.number
+            tree.passed = max(tree.passed, tree.last) if not tree.queue else tree.passed
+        if anew or not before:
+            self._welcome_all(tree, tree.order if anew else [peer for peer, child in tree.children.items() if child.waits])
+        self._enter_into_force(tree)
+
+    @upon(Beat)
+    def beat(self, sender: Peer, m: Beat) -> None:
+        tree = self._of_parent(sender, m)
+        if tree is None:
+            return
+        tree.heard = self.env.now()
+        if m.reign != tree.reign or m.number > tree.last or not tree.attached:
+            self._ask_again(tree)
+        else:
+            self.env.send_all(tree.order, Beat(tree.topic, m.reign, tree.passed))
+
+    def _of_parent(self, sender: Peer, m: Standing | Down) -> Tree | None:
+        """The tree, where the sender is its parent. One who is not takes this node for its child, and hears that it is none."""
+        check(self.env.me, m)
+        tree = self.trees.get(m.topic)
+        if tree is None or tree.parent != sender:
+            self.env.send(sender, Leave(m.topic))
+            return None
+        return tree
+
+    # Children.
+
+    @upon(Join)
+    def join_of(self, sender: Peer, m: Join) -> None:
+        check(self.env.me, m)
+        tree = self.trees.get(m.topic)
+        child = tree.children.get(sender) if tree is not None else None
+        if child is None and (self.children >= CHILDREN or (tree is None and len(self.trees) >= TOPICS)):
+            return  # it will ask again
+        tree = tree or self._tree(m.topic)
+        if child is None:
+            child = tree.children[sender] = Child()
+            self.children += 1
+            tree.order = tuple(sorted(tree.children, key=self.routes.rank))
+        child.until = self.env.now() + EXPIRY * self.config.refresh_every
+        child.reign, child.number, child.waits = m.reign, m.number, True
+        if tree.reign is None and m.reign is not None:
+            tree.begin(m.reign, m.number)  # what the child lacks, this node lacks for it
+        if tree.parent is None and not tree.is_root:
+            self._route(tree)
+        if tree.attached and child.waits:
+            self._welcome(tree, sender, child)
+
+    @upon(Leave)
+    def leave_of(self, sender: Peer, m: Leave) -> None:
+        check(self.env.me, m)
+        if (tree := self.trees.get(m.topic)) is not None:
+            self._lose(tree, sender)
+
+    def _lose(self, tree: Tree, peer: Peer) -> None:
+        if tree.children.pop(peer, None) is not None:
+            self.children -= 1
+            tree.order = tuple(child for child in tree.order if child != peer)
+            self._prune(tree)
+
+    def _welcome_all(self, tree: Tree, children: Iterable[Peer]) -> None:
+        for peer in children:
+            self._welcome(tree, peer, tree.children[peer])
+
+    def _welcome(self, tree: Tree, peer: Peer, child: Child) -> None:
+        """Say where it goes on, and send what it lacks: of the reign before first."""
+        assert tree.reign is not None
+        now, waited = self.env.now(), child.waits
+        child.waits = False
+        rest: list[Handed] = []
+        base = tree.passed
+        if child.reign is not None:
+            since = child.number if child.reign == tree.reign else 0
+            rest = self.kept.of(tree.topic, tree.reign, since)
+            base = max(since, rest[0].number - 1 if rest else base) if since <= tree.passed else since
+            if child.reign != tree.reign:
+                self._hand(peer, self.kept.of(tree.topic, child.reign, child.number))
+        if waited and 0 <= child.served > now - self.config.patience // 2:
+            rest = []  # it asks again and again
+        child.served = now
+        child.reign, child.number = tree.reign, max(base, tree.passed)
+        self.env.send(peer, Attached(tree.topic, tree.reign, base))
+        self._hand(peer, rest)
+
+    def _hand(self, peer: Peer, several: Iterable[Handed]) -> None:
+        room = BURST
+        for handed in several:
+            if room > 0:
+                room -= weight(handed) if isinstance(handed, Down) else 0
+                self.env.send(peer, handed)
+
+    # From publishers to the root.
+
+    def _spread(self, publication: Publication) -> None:
+        self.seen.note(publication.id, self.env.now())
+        outlet = self.outlets.get(publication.topic)
+        if outlet is None:
+            outlet = self._outlet(publication.topic)
+        if outlet.bytes and self.unplaced() + weight(publication) > self.config.held_bytes:
+            self.refused += 1
+            self.trace(REJECT, publication.topic, publication.id, None, 0, WAITS)
+            return
+        if not outlet.sent:
+            outlet.since = self.env.now()
+        outlet.add(publication)
+        self._pump(publication.topic, outlet)
+        self._look_later()
+
+    def _outlet(self, topic: str) -> Outlet:
+        """Numbers go up; an outlet that was forgotten goes on with a number above all that it had."""
+        if len(self.outlets) >= OUTLETS:
+            for idle in [name for name, outlet in self.outlets.items() if not outlet.bytes][:1]:
+                del self.outlets[idle]
+        outlet = self.outlets[topic] = Outlet(self.sequence)
+        return outlet
+
+    def _pump(self, topic: str, outlet: Outlet) -> None:
+        if self.overlay.can_route:
+            for m in outlet.due(self.env.epoch, self.env.info(self.env.me)):
+                self._to_root(m)
+
+    def _to_root(self, m: Publish) -> None:
+        """Directly, where the root is known and this is its publisher; else one step nearer to it."""
+        parent = self.routes.parent(m.topic)
+        if parent is None:
+            self._take(self.env.me, m)
+            return
+        root = self.routes.root(m.topic)
+        if root is None and m.hops == 1:
+            root = self.roots.get(m.topic)
+        self.env.send(root if root is not None and root != self.env.me else parent, m)
+
+    @upon(Publish)
+    def published(self, sender: Peer, m: Publish) -> None:
+        check(self.env.me, m)
+        if m.id.source == self.env.me or m.hops > HOPS or not self.overlay.can_route:
+            return
+        if self.routes.parent(m.topic) is None:
+            self._take(sender, m)
+        else:
+            self._to_root(m.onward())
+
+    def _take(self, sender: Peer, m: Publish) -> None:
+        """This node is the root."""
+        if m.topic not in self.trees and len(self.trees) >= TOPICS:
+            self._answer(m.id.source, m.topic, m.life, m.number + 1)  # nobody who subscribes is known
+            return
+        tree = self._throne(m.topic)
+        if tree is None:
+            return  # its source will send it again
+        inlet = self.inlets.find(m)
+        learn(self.env, m.source)
+        if m.life != inlet.life or m.number != inlet.next:
+            if self.tracing and self.seen.has(m.id):
+                self.trace(DUPLICATE, m.topic, m.id, sender)
+            if m.life == inlet.life:
+                self._answer(m.id.source, m.topic, inlet.life, inlet.floor)
+            return
+        inlet.next += 1
+        inlet.newest = max(inlet.newest or m.id, m.id)
+        item = Item(m.publication(), m.hops if sender != self.env.me else 0)
+        item.source = (m.life, m.number)
+        tree.queue.append(item)
+        self._judge(tree, item, sender)
+
+    @upon(Bequest)
+    def bequest(self, sender: Peer, m: Bequest) -> None:
+        check(self.env.me, m)
+        if m.hops > HOPS or not self.overlay.can_route:
+            return
+        parent = self.routes.parent(m.topic)
+        if parent is not None:
+            self.env.send(parent, m.onward())
+        elif (tree := self._throne(m.topic)) is not None and self.inlets.bequeathed(m.id, m.topic):
+            item = Item(m.publication(), m.hops)
+            tree.queue.append(item)
+            self._judge(tree, item, sender)
+
+    def _throne(self, topic: str) -> Tree | None:
+        """The tree of a topic whose root this node is, where there is room in it."""
+        tree = self._tree(topic) if topic in self.trees or len(self.trees) < TOPICS else None
+        if tree is None:
+            return None
+        self._route(tree)
+        return tree if tree.is_root and len(tree.queue) < WAITING else None
+
+    def _answer(self, source: Peer, topic: str, life: int, floor: int) -> None:
+        if source == self.env.me:
+            self._answered(topic, life, floor)
+        else:
+            self.env.send(source, Taken(topic, life, floor, self.env.info(self.env.me)))
+
+    @upon(Taken)
+    def taken(self, sender: Peer, m: Taken) -> None:
+        check(self.env.me, m)
+        if m.topic in self.outlets and m.me.peer == sender:
+            learn(self.env, m.me)
+            if len(self.roots) >= ROOTS:
+                self.roots.clear()
+            self.roots[m.topic] = sender
+            self._answered(m.topic, m.life, m.number)
+
+    def _answered(self, topic: str, life: int, number: int) -> None:
+        outlet = self.outlets.get(topic)
+        if outlet is not None and life == self.env.epoch and outlet.taken(number):
+            outlet.since = self.env.now()
+            self._pump(topic, outlet)
+
+    def _resend(self, topic: str, outlet: Outlet) -> None:
+        outlet.since = self.env.now()
+        root = self.roots.pop(topic, None) or self.routes.root(topic)
+        if root is None or not self.env.backlog(root):
+            for m in outlet.again(self.env.epoch, self.env.info(self.env.me)):
+                self._to_root(m)
+
+    # Down the tree.
+
+    @upon(Down)
+    def down(self, sender: Peer, m: Down) -> None:
+        tree = self._of_parent(sender, m)
+        reason = self._misfit(tree, m)
+        if tree is None or reason is not None:
+            if self.tracing:
+                known = self.seen.has(m.id)
+                self.trace(DUPLICATE if known else REJECT, m.topic, m.id, sender, m.hops, None if known else reason)
+            return
+        tree.last = m.number
+        tree.heard = self.env.now()
+        item = Item(m.publication(), m.hops, m.reign, m.number)
+        tree.queue.append(item)
+        self._judge(tree, item, sender)
+
+    def _misfit(self, tree: Tree | None, m: Down | Skip) -> str | None:
+        """Why it is not the next; who lacks something asks for it."""
+        if tree is None:
+            return STRAY
+        if m.reign != tree.reign or m.number > tree.last + 1 or len(tree.queue) >= WAITING:
+            self._ask_again(tree)
+            return OUT_OF_TURN
+        return OUT_OF_TURN if m.number <= tree.last else None
+
+    @upon(Skip)
+    def skip(self, sender: Peer, m: Skip) -> None:
+        tree = self._of_parent(sender, m)
+        if tree is None or self._misfit(tree, m) is not None:
+            return
+        tree.last = m.number
+        item = Item(NOTHING, 0, m.reign, m.number)
+        item.accepted = False
+        tree.queue.append(item)
+        self._hand_on(tree)
+
+    def _judge(self, tree: Tree, item: Item, sender: Peer) -> None:
+        """Messages that were seen before are handed on and not delivered: this node's own, and those of a reign before."""
+        publication = item.publication
+        if sender == self.env.me or not self.seen.note(publication.id, self.env.now()):
+            if self.tracing and sender != self.env.me:
+                self.trace(DUPLICATE, publication.topic, publication.id, sender, item.hops)
+            item.accepted = publication.id not in self.unjudged and not self.refusals.has(publication.id)
+            self._hand_on(tree)
+        else:
+            item.deliver = True
+            self.unjudged[publication.id] = (tree, item)
+            self._received(sender, publication, item.hops)
+
+    def _accepted(self, sender: Peer, publication: Publication, hops: int | None) -> None:
+        tree, item = self.unjudged.pop(publication.id, (None, None))
+        if tree is not None and item is not None:
+            item.accepted = True
+            self._hand_on(tree)
+        elif publication.topic in self.interests:
+            self._deliver(publication, hops)
+
+    def _refused(self, publication: Publication) -> None:
+        self.refusals.note(publication.id, self.env.now())
+        tree, item = self.unjudged.pop(publication.id, (None, None))
+        if tree is not None and item is not None:
+            item.accepted = False
+            self._hand_on(tree)
+
+    def _forged(self, publication: Publication) -> None:
+        self.seen.discard(publication.id)
+        self.refusals.discard(publication.id)
+
+    def brought(self, sender: Peer, publication: Publication) -> None:
+        """Delivered, and not handed on: its turn in the tree is another matter."""
+        if publication.topic not in self.interests:
+            return
+        if self.seen.note(publication.id, self.env.now()):
+            self._received(sender, publication)
+        elif self.tracing:
+            self.trace(DUPLICATE, publication.topic, publication.id, sender)
+
+    def _hand_on(self, tree: Tree) -> None:
+        """In their order, up to the first that is not judged."""
+        while tree.queue and tree.queue[0].accepted is not None:
+            item = tree.queue.popleft()
+            if item.reign is None:
+                self._number(tree, item)
+            if item.reign is not None:
+                self._pass(tree, item)
+            if item.deliver and item.accepted and tree.topic in self.interests:
+                self._deliver(item.publication, item.hops)
+
+    def _number(self, tree: Tree, item: Item) -> None:
+        """At the root. If this node is none any more, its source will hear nothing, and send it to the one there is."""
+        if not tree.is_root:
+            return
+        if item.accepted:
+            item.reign, item.number = tree.reign, tree.passed + 1
+            tree.last = item.number
+        if item.source is not None:
+            source, (life, number) = item.publication.id.source, item.source
+            inlet = self.inlets.of(source, tree.topic)
+            if inlet is not None and inlet.life == life:
+                inlet.floor = max(inlet.floor, number + 1)
+            self._answer(source, tree.topic, life, number + 1)
+
+    def _pass(self, tree: Tree, item: Item) -> None:
+        assert item.reign is not None
+        handed: Handed = Skip(tree.topic, item.reign, item.number)
+        if item.accepted:
+            handed = Down.of(item.publication, item.hops + 1, item.reign, item.number)
+        if item.reign == tree.reign:
+            tree.passed = item.number
+        self.kept.add(handed)
+        self.env.send_all(tree.order, handed)
+        if self.config.acks and tree.parent is not None:
+            self.env.send(tree.parent, Got(tree.topic, item.reign, item.number))
+
+    @upon(Got)
+    def got(self, sender: Peer, m: Got) -> None:
+        check(self.env.me, m)
+        tree = self.trees.get(m.topic)
+        child = tree.children.get(sender) if tree is not None else None
+        if child is not None:
+            child.until = self.env.now() + EXPIRY * self.config.refresh_every
+
+    # What happens by itself.
+
+    def _look_later(self) -> None:
+        if self.looking is None and not self.stopped:
+            self.looking = self.env.after(LOOK, self._look)
+
+    def _look(self) -> None:
+        self.looking = None
+        now = self.env.now()
+        for tree in list(self.trees.values()):
+            self._look_after(tree, now)
+        for topic, outlet in list(self.outlets.items()):
+            if not outlet.bytes or not self.overlay.can_route:
+                continue
+            self._pump(topic, outlet)
+            if outlet.sent and now - outlet.since >= self.config.patience:
+                self._resend(topic, outlet)
+        if self.trees or any(outlet.bytes for outlet in self.outlets.values()):
+            self._look_later()
+
+    def _look_after(self, tree: Tree, now: int) -> None:
+        config = self.config
+        for peer in [peer for peer, child in tree.children.items() if child.until <= now]:
+            self._lose(tree, peer)
+        self._prune(tree)
+        if self.trees.get(tree.topic) is not tree:
+            return
+        self._route(tree)
+        if tree.is_root:
+            if now - tree.beat >= config.beat_every and tree.children:
+                tree.beat = now
+                assert tree.reign is not None
+                self.env.send_all(tree.order, Beat(tree.topic, tree.reign, tree.passed))
+        elif tree.parent is not None:
+            if tree.attached and now - tree.heard >= config.beats * config.beat_every:
+                tree.attached = False
+                self.overlay.suspect(tree.parent)
+            if tree.parent not in self.links:
+                self.env.connect(tree.parent)
+            if not tree.attached:
+                self._ask_again(tree)
+            elif now - tree.refreshed >= config.refresh_every:
+                self._ask(tree)
+
+    def _settle_soon(self) -> None:
+        if self.settling is None and not self.stopped:
+            self.settling = self.env.after(SETTLED, self._settle)
+
+    def _settle(self) -> None:
+        """Who is up, or where, has changed; so parents may be others, and the root."""
+        self.settling = None
+        for tree in list(self.trees.values()):
+            self._route(tree)
+        for topic, outlet in self.outlets.items():
+            if outlet.queue:
+                self._pump(topic, outlet)
+
+    # Links.
+
+    def neighbor_up(self, peer: Peer) -> None:
+        self._settle_soon()
+
+    def neighbor_down(self, peer: Peer, reason: str) -> None:
+        self._settle_soon()
+
+    def _hold(self, peer: Peer) -> None:
+        self.holds[peer] = self.holds.get(peer, 0) + 1
+        if self.holds[peer] == 1:
+            self.env.connect(peer)
+
+    def _release(self, peer: Peer) -> None:
+        self.holds[peer] -= 1
+        if not self.holds[peer]:
+            del self.holds[peer]
+            self.env.disconnect(peer)
+
+    def link_up(self, peer: Peer, link: Link) -> None:
+        self.links[peer] = link.incarnation
+
+    def link_down(self, peer: Peer, incarnation: int, reason: str) -> None:
+        """What was on it may be lost: a child comes again by itself, and a parent is asked, or another."""
+        if incarnation and self.links.get(peer) != incarnation:
+            return  # there is a later link
+        self.links.pop(peer, None)
+        for topic, root in list(self.roots.items()):
+            if root == peer:
+                del self.roots[topic]
+        for tree in list(self.trees.values()):
+            self._lose(tree, peer)
+            if tree.parent == peer:
+                tree.attached = False
+                tree.asked = self.env.now() - self.config.patience
+        if peer in self.holds:
+            self.overlay.suspect(peer)
+            self._settle_soon()
+
+    def dropped(self, peer: Peer, msg: Message) -> None:
+        if isinstance(msg, Join | Publish):
+            self.overlay.suspect(peer)
+
+
+NOTHING = Publication(MessageId(0, 0, 0), "", b"")
+
+
+class SrptS(Srpt):
+    """The tree joins subscribers and those on their way to the root."""
+
+    protocols = ("/weft/srpt-s/1.0.0",)
+
+    def __init__(self, env: Env, overlay: Overlay, app: App, config: ScribeConfig = DEFAULTS) -> None:
+        if config.root != BY_TOPIC and not isinstance(overlay, VCube):
+            raise UsageError("root is a place, and only the overlay vcube has places; leave it to the topic's hash")
+        super().__init__(env, overlay, app, config, ByPlace(overlay, config) if isinstance(overlay, VCube) else ByKey(overlay))
+
+
+class SrptB(Srpt):
+    """The tree joins brokers, and whoever subscribes hangs on one."""
+
+    protocols = ("/weft/srpt-b/1.0.0",)
+
+    def __init__(self, env: Env, overlay: Overlay, app: App, config: BrokerConfig = BROKERS) -> None:
+        if not isinstance(overlay, VCube):
+            raise UsageError(f"srpt-b finds its brokers by places, and needs the overlay vcube, not {type(overlay).__name__}")
+        super().__init__(env, overlay, app, config, ByBroker(overlay, config))

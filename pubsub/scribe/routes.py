@@ -1,0 +1,132 @@
+"""Who is whose parent in the tree of a topic, computed from what the overlay knows.
+
+- `ByKey`: the next hop to the key of the topic, over any overlay that has `next_hop`. The root is known when it has answered.
+- `ByPlace`: the same over `vcube`, where every member knows who the root is; the place may be given instead of hashed.
+- `ByBroker`: only the brokers of `vcube` make the tree. The places come in groups of `group`, and of each group the member that
+  is up nearest to its first place is the broker, so whoever is up has one; the others hang on it.
+Bounds: of one version of the roll, the set of brokers and the ways of KNOWN topics.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias
+
+from overlays.overlay import Overlay
+from overlays.vcube.cube import nearest
+from overlays.vcube.machine import VCube, place_of
+from peer.machine import Peer
+from pubsub.scribe.config import BY_TOPIC, BrokerConfig, ScribeConfig
+
+KNOWN = 4_096
+
+Rank: TypeAlias = tuple[int, int]
+Way: TypeAlias = tuple[Peer | None, Peer | None]
+"""To the parent, and to the root."""
+
+
+class Routes(Protocol):
+    def parent(self, topic: str) -> Peer | None:
+        """None: this node is the root."""
+
+    def root(self, topic: str) -> Peer | None:
+        """None: it is not known, and what is for it goes by parents."""
+
+    def rank(self, child: Peer) -> Rank:
+        """Children are served in this order."""
+
+
+class ByKey:
+    def __init__(self, overlay: Overlay) -> None:
+        self._overlay = overlay
+
+    def parent(self, topic: str) -> Peer | None:
+        return self._overlay.next_hop(topic.encode())
+
+    def root(self, topic: str) -> Peer | None:
+        return None
+
+    def rank(self, child: Peer) -> Rank:
+        return 0, 0
+
+
+class ByPlace:
+    """Children by distance, so that the largest part of the tree is served last, as in VCube-PS."""
+
+    def __init__(self, cube: VCube, config: ScribeConfig) -> None:
+        self.cube = cube
+        self._place = config.root
+        self._ways: dict[str, Way] = {}
+        self._as_of: tuple[int, int | None] = (-1, None)  # the version of the roll, and this node's place
+
+    def parent(self, topic: str) -> Peer | None:
+        return self._way(topic)[0]
+
+    def root(self, topic: str) -> Peer | None:
+        return self._way(topic)[1]
+
+    def _way(self, topic: str) -> Way:
+        """Parents are asked for again and again, and hardly ever change."""
+        as_of = (self.cube.version, self.cube.index)
+        if as_of != self._as_of or len(self._ways) >= KNOWN:
+            self._ways, self._as_of = {}, as_of
+        way = self._ways.get(topic)
+        if way is None:
+            way = self._ways[topic] = (self._hop(topic), self._end(topic))
+        return way
+
+    def _hop(self, topic: str) -> Peer | None:
+        return self.cube.hop_to(self.place(topic), self.members())
+
+    def _end(self, topic: str) -> Peer | None:
+        found = nearest(self.place(topic), self.members())
+        return self.cube.roll.peer(found) if found is not None else None
+
+    def rank(self, child: Peer) -> Rank:
+        return 0, self._distance(child)
+
+    def place(self, topic: str) -> int:
+        return place_of(topic.encode()) if self._place == BY_TOPIC else self._place
+
+    def members(self) -> int:
+        return self.cube.roll.up
+
+    def _distance(self, child: Peer) -> int:
+        where, index = self.cube.roll.where.get(child), self.cube.index
+        return where ^ index if where is not None and index is not None else 0
+
+
+class ByBroker(ByPlace):
+    def __init__(self, cube: VCube, config: BrokerConfig) -> None:
+        super().__init__(cube, config)
+        self._group = config.group
+        self._brokers = (-1, 0)  # the version of the roll, and the set
+
+    def _hop(self, topic: str) -> Peer | None:
+        index = self.cube.index
+        if index is None or self.members() >> index & 1:
+            return super()._hop(topic)
+        broker = self._broker(index)
+        return self.cube.roll.peer(broker) if broker is not None else None
+
+    def rank(self, child: Peer) -> Rank:
+        """The tree first: whoever hangs on this broker has nobody below."""
+        where = self.cube.roll.where.get(child, 0)
+        return int(not self.members() >> where & 1), self._distance(child)
+
+    def members(self) -> int:
+        version, brokers = self._brokers
+        if version != self.cube.version:
+            brokers, left = 0, self.cube.roll.up
+            while left:
+                start = (left.bit_length() - 1) // self._group * self._group
+                broker = self._broker(start)
+                assert broker is not None, "somebody of the group is up"
+                brokers |= 1 << broker
+                left &= (1 << start) - 1
+            self._brokers = (self.cube.version, brokers)
+        return brokers
+
+    def _broker(self, place: int) -> int | None:
+        start = place // self._group * self._group
+        group = self.cube.roll.up & ((1 << self._group) - 1) << start
+        return nearest(start, group)
