@@ -148,6 +148,18 @@ FIGURES: dict[str, Listed] = {
             f"{VCUBE_PS}, Figure 7",
         ),
         Listed(
+            "vcube-ps.fig8a",
+            "bench.papers.vcube_ps_fig8a",
+            "Time to a subscriber while subscribers change places",
+            f"{VCUBE_PS}, Figure 8a; the program has no such run",
+        ),
+        Listed(
+            "vcube-ps.fig8b",
+            "bench.papers.vcube_ps_fig8b",
+            "Time to a subscriber, ever more subscribers changing places",
+            f"{VCUBE_PS}, Figure 8b; the program has no such run",
+        ),
+        Listed(
             "vcube-ps.fig9",
             "bench.papers.vcube_ps_fig9",
             "Time to a subscriber, trees of brokers",

@@ -40,12 +40,13 @@ def figures(
     held: bool = False,
     single_root: bool = False,
     nodes: bool = False,
+    batches: bool = False,
 ) -> list[dict[str, Any]]:
     """The figures of each run, in the order of the folders.
 
     With `messages` an entry has `per_message`, in order of publication; with `graph` it has `overlay`, of the last instant; with
     `held` it has `held`, of the times from reception to delivery, None where nothing was delivered; with
-    `single_root` and `nodes` what `bench.spark.single_root` makes of the run, and of each of its nodes.
+    `single_root`, `nodes` and `batches` what `bench.spark.single_root` makes of the run, of each node, of parts of the run.
     """
     with _told(), gathered(load_traces(spark, directories)) as known:
         found = run_figures(known, figure_groups(known))
@@ -66,6 +67,11 @@ def figures(
         if single_root:
             for frame_row in trees.summary(known).collect():
                 by_number[frame_row.run]["single_root"] = frame_row.asDict()
+        if batches:
+            for entry in found:
+                entry["batches"] = []
+            for frame_row in trees.batches(known).orderBy("run", "batch").collect():
+                by_number[frame_row.run]["batches"].append(frame_row.mean_ms)
         if nodes:
             for entry in found:
                 entry["per_node"] = []

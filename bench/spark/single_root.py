@@ -3,13 +3,14 @@
 A publisher sends its message to the root, and subscribes; so it gets a copy back through the tree, which to all other measures is
 a duplicate. Here that copy counts like any subscriber's, and the root's reception does not, whether it subscribes or not. The
 step to the root is no copy of the tree. Of a message whose publisher got no copy back, the publisher is the root itself.
-Bounds: one row a run; of `nodes` one row a node.
+Bounds: one row a run; of `nodes` one row a node, of `batches` one a batch.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from bench.spark.facts import PAYLOAD
@@ -54,6 +55,13 @@ def summary(known: Facts) -> DataFrame:
         (F.mean("last") / 1_000).alias("last_ms"),
         F.mean("copies").alias("copies"),
     )
+
+
+def batches(known: Facts, count: int = 20) -> DataFrame:
+    """run, batch, mean_ms: the messages of a long run in `count` parts, one after the other; for an interval by batch means."""
+    by_message = times(known).groupBy("run", "number").agg(F.sum("value").alias("sum"), F.count("*").alias("count"))
+    in_turn = by_message.withColumn("batch", F.ntile(count).over(Window.partitionBy("run").orderBy("number")))
+    return in_turn.groupBy("run", "batch").agg((F.sum("sum") / F.sum("count") / 1_000).alias("mean_ms"))
 
 
 def nodes(known: Facts) -> DataFrame:

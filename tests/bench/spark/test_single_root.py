@@ -54,7 +54,8 @@ def write(folder: Path) -> Path:
 
 
 def test_the_publisher_s_own_copy_counts_and_the_root_s_does_not(spark: SparkSession, tmp_path: Path) -> None:
-    (found,) = figures(spark, [write(tmp_path / "run")], single_root=True, nodes=True)
+    (found,) = figures(spark, [write(tmp_path / "run")], single_root=True, nodes=True, batches=True)
+    assert found["batches"] == [pytest.approx((200 + 301) / 2), pytest.approx(100)]
     assert found["single_root"]["mean_ms"] == pytest.approx((200 + 301 + 100) / 3)
     assert found["single_root"]["last_ms"] == pytest.approx((301 + 100) / 2)
     assert found["single_root"]["copies"] == pytest.approx((3 + 1) / 2)  # the step to the root is none
