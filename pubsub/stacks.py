@@ -34,6 +34,8 @@ from pubsub.ordering.order import Order
 from pubsub.plumtree import Plumtree, PlumtreeConfig
 from pubsub.router import App, Router
 from pubsub.signing import Signing
+from pubsub.vcube_pb.config import VCubePBConfig
+from pubsub.vcube_pb.router import VCubePB
 from pubsub.vcube_ps.config import VCubePSConfig
 from pubsub.vcube_ps.router import VCubePS
 
@@ -289,6 +291,10 @@ def _build_vcube_ps(env: Env, overlay: Overlay, app: App, options: Options) -> R
     return VCubePS(env, overlay, app, _config("router", VCubePSConfig, options))
 
 
+def _build_vcube_pb(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
+    return VCubePB(env, overlay, app, _config("router", VCubePBConfig, options))
+
+
 def _build_kadpubsub(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
     return KadPubSub(env, overlay, app, _config("router", KadPubSubConfig, options))
 
@@ -319,7 +325,12 @@ OVERLAYS = {
         asdict(KademliaConfig()) | {"links": 5}, _check_kademlia, _introduce_kademlia, _admit_hyparview, _build_kademlia
     ),
     "vcube": OverlayKind(
-        asdict(VCubeConfig()) | {"start": "join"}, _check_vcube, _introduce_vcube, _admit_hyparview, _build_vcube, ("vcube-ps",)
+        asdict(VCubeConfig()) | {"start": "join"},
+        _check_vcube,
+        _introduce_vcube,
+        _admit_hyparview,
+        _build_vcube,
+        ("vcube-ps", "vcube-pb"),
     ),
 }
 
@@ -334,5 +345,8 @@ ROUTERS = {
     ),
     "vcube-ps": RouterKind(
         asdict(VCubePSConfig()), {}, VCubePS.protocols, _build_vcube_ps, ("vcube",), VCubePSConfig
+    ),
+    "vcube-pb": RouterKind(
+        asdict(VCubePBConfig()), {}, VCubePB.protocols, _build_vcube_pb, ("vcube",), VCubePBConfig
     ),
 }

@@ -278,10 +278,11 @@ class Causal(Order):
     def _tick(self) -> None:
         """While anything is held: give up, and ask."""
         self.timer, now = None, self.env.now()
+        patience = self.config.patience + self.router.repair
         for topic, group in list(self.groups.items()):
             if group.first_rec is not None and now >= group.first_rec + 2 * self.config.patience:
                 group.starting_cut.clear()
-            for id in [id for id, wanted in group.wanted.items() if wanted.since + self.config.patience <= now]:
+            for id in [id for id, wanted in group.wanted.items() if wanted.since + patience <= now]:
                 self._give_up(topic, group, id)
             while group.held and (oldest := next(iter(group.held.values()))).came + self.config.longest <= now:
                 self._force(group, oldest)

@@ -205,13 +205,16 @@ class VCubePS(Router):
             channel.next += 1
             base = min(channel.floor, number)
             channel.flights[head.id] = number
-            self.broadcasts.begin(Pub.of(head, number, base), {}, DIMENSION, True)
+            self._launch(Pub.of(head, number, base))
         else:
             channel.alone = True
             channel.flights[head.id] = number
             if isinstance(head, Sub):
                 head = msgspec.structs.replace(head, member=self.cube.own())
             self.broadcasts.begin(head, {}, DIMENSION, True)
+
+    def _launch(self, message: Pub) -> None:
+        self.broadcasts.begin(message, {}, DIMENSION, True)
 
     def _finished(self, topic: str, key: MessageId) -> None:
         """All have it."""
@@ -310,12 +313,10 @@ class VCubePS(Router):
             self.broadcasts.again(sender, m)
             return
         self.broadcasts.note(m.id)
-        own = self.views.of(m.topic, self.env.me)
-        said = (own,) if subscribed and own is not None and own.subscribed else ()
         fresh = m.id.source != self.env.me and self.views.note(
             m.topic, Standing(m.id.source, subscribed, m.id.epoch, m.id.sequence)
         )
-        self.broadcasts.begin(m, {sender: m.height}, m.height, False, said)
+        self.broadcasts.begin(m, {sender: m.height}, m.height, False, self.broadcasts.says(m))
         if fresh and not subscribed:
             self._hand_up(item for item in self.streams.drop((m.id.source, m.topic)) if item is not None)
         if fresh and m.topic in self.interests:
@@ -383,6 +384,8 @@ class VCubePS(Router):
         for topic in list(self.channels):
             self._pump(topic)
         self._settle_soon()
+
+    def doubted(self) -> None: ...
 
     def member_up(self, peer: Peer) -> None:
         """It was not there when SUB went round, or it forgot."""

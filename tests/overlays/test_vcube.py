@@ -46,6 +46,9 @@ class Crowd:
     def placed(self) -> None:
         self.heard.append(("placed", None))
 
+    def doubted(self) -> None:
+        self.heard.append(("doubted", None))
+
 
 def member(index: int, peer: Peer | None = None, counter: int = 0) -> Member:
     return Member(index, PeerInfo(index if peer is None else peer), counter)
