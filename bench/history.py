@@ -1,7 +1,8 @@
 """What a trace says of order and reliability: the properties of the papers, each a function that lists what breaks it.
 
 Definitions are those of the thesis on LoCaPS (2.2 and 4.1: FIFO, causal and total order, gapless delivery, causal
-completeness), of VCube-PB (section 4: validity, integrity, agreement) and of VCube-PS (3.2.1: causal order). All hold a topic at a time.
+completeness), of VCube-PB (section 4: validity, integrity, agreement) and of VCube-PS (3.2.1: causal order). All hold a topic
+at a time.
 
 Happened-before is read from what nodes did, never from what messages declare: a message comes after everything that its
 publisher had published or delivered on that topic in the same life. A life of a node ends with `node_down`. A

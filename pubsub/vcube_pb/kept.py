@@ -69,10 +69,11 @@ class Kept:
         found = [(key, series) for key, series in self._series.items() if key[0] == source]
         return [entry.message for _, series in found for number, entry in series.entries.items() if number >= series.base]
 
-    def between(self, key: Key, begin: int, end: int) -> list[Pub]:
+    def between(self, key: Key, begin: int, end: int, start: int) -> list[Pub]:
+        """Of one source and topic, those numbers that came at `start` or later."""
         series = self._series.get(key)
-        numbers = sorted(number for number in series.entries if begin <= number < end) if series is not None else []
-        return [series.entries[number].message for number in numbers] if series is not None else []
+        entries = sorted(series.entries.items()) if series is not None else []
+        return [entry.message for number, entry in entries if begin <= number < end and entry.came >= start]
 
     def since(self, topic: str, start: int) -> Iterator[Pub]:
         """All of a topic that came then or later, in the order of their coming."""

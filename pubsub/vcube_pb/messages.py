@@ -44,11 +44,15 @@ class Position(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class AskMissing(Message, frozen=True, tag=11):
-    """The receiver sends what it has of that source from `next` up to and without `end`, as PUB, and says which these are."""
+    """The receiver sends what it has of that source from `next` up to and without `end`, as PUB, and says which these are.
+
+    Of these only what came to it in the last `age` microseconds: the sender has not subscribed for longer.
+    """
 
     topic: Topic
     position: Position
     end: Number
+    age: Number
 
 
 class Missing(Message, frozen=True, tag=12):

@@ -18,7 +18,7 @@ from peer.machine import Env, Peer, Reply
 from pubsub.vcube_pb.config import VCubePBConfig
 from pubsub.vcube_pb.kept import Kept, Key, stream_of
 from pubsub.vcube_pb.messages import LIST, AskMissing, AskSince, Missing, Position, Since, check_numbers, check_position
-from pubsub.vcube_pb.streams import Streams
+from pubsub.vcube_pb.streams import UNKNOWN, Streams
 from pubsub.vcube_ps.config import WINDOW
 from pubsub.vcube_ps.messages import Pub
 from pubsub.vcube_ps.streams import Item
@@ -48,6 +48,7 @@ class Recovery:
         self._views = views
         self._config = config
         self._found = found
+        self.began: dict[str, int] = {}  # topics, and since when this node subscribes in force
         self._tries: dict[Key, int] = {}
 
     # Gaps.
@@ -60,16 +61,20 @@ class Recovery:
             return
         self._tries[key] = tries + 1
         source, topic, epoch = key
+        age = self._env.now() - self.began.get(topic, self._env.now())
         self._env.request(
             helper,
-            AskMissing(topic, Position(source, epoch, gap[0]), gap[1]),
+            AskMissing(topic, Position(source, epoch, max(0, gap[0])), gap[1], age),
             self._config.patience,
-            lambda _, msg: self._promised(key, msg),
+            lambda peer, msg: self._promised(key, peer, msg),
             lambda _, reason: self._ask(key),
         )
 
-    def _promised(self, key: Key, msg: Missing) -> None:
-        """What was promised is on its way; else somebody else is asked at once."""
+    def _promised(self, key: Key, helper: Peer, msg: Missing) -> None:
+        """What was promised is on its way; else somebody else is asked at once. A source knows where it began."""
+        gap = self.streams.gap(key)
+        if gap is not None and gap[0] == UNKNOWN and (msg.numbers or helper == key[0]):
+            self._found(self.streams.begins(key, min(msg.numbers, default=gap[1])))
         if msg.numbers:
             self._env.after(AGAIN << self._tries.get(key, 0), self._ask, key)
         else:
@@ -96,9 +101,9 @@ class Recovery:
 
     def asked_missing(self, sender: Peer, msg: AskMissing, reply: Reply) -> None:
         check_position(self._env.me, msg.position)
-        check_numbers(msg.end)
+        check_numbers(msg.end, msg.age)
         key = msg.position.source, msg.topic, msg.position.epoch
-        found = self.kept.between(key, msg.position.next, msg.end)[:WINDOW]
+        found = self.kept.between(key, msg.position.next, msg.end, self._env.now() - msg.age)[-WINDOW:]
         sent = [m.number for m in found if self._bring(sender, m)]
         reply(Missing(tuple(sent)))
 
@@ -110,29 +115,24 @@ class Recovery:
 
     # All that came since.
 
-    def ask_since(self, peer: Peer, topic: str, start: int) -> None:
-        own = self._views.of(topic, self._env.me)
-        if own is None:
+    def ask_since(self, peer: Peer, topic: str) -> None:
+        own, start = self._views.of(topic, self._env.me), self.began.get(topic)
+        if own is None or start is None:
             return
         age = self._env.now() - start
         streams = list(self.streams.streams.items())
-        known = [Position(key[0], key[2], stream.next) for key, stream in streams if key[1] == topic][-LIST:]
+        known = [Position(key[0], key[2], max(0, stream.next)) for key, stream in streams if key[1] == topic][-LIST:]
         self._env.request(
             peer,
             AskSince(topic, own.epoch, own.sequence, age, tuple(known)),
             self._config.patience,
-            lambda _, msg: self._told_since(peer, topic, start, msg),
+            lambda _, msg: self._told_since(peer, topic, msg),
             lambda _, reason: None,
         )
 
-    def _told_since(self, peer: Peer, topic: str, start: int, msg: Since) -> None:
+    def _told_since(self, peer: Peer, topic: str, msg: Since) -> None:
         if msg.more:
-            self._env.after(AGAIN, self._ask_more, peer, topic, start)
-
-    def _ask_more(self, peer: Peer, topic: str, start: int) -> None:
-        own = self._views.of(topic, self._env.me)
-        if own is not None and own.subscribed:
-            self.ask_since(peer, topic, start)
+            self._env.after(AGAIN, self.ask_since, peer, topic)
 
     def asked_since(self, sender: Peer, msg: AskSince, reply: Reply) -> None:
         known = {(position.source, msg.topic, position.epoch): position.next for position in msg.known}

@@ -23,7 +23,7 @@ import msgspec
 from overlays.overlay import Overlay
 from overlays.vcube.cube import DIMENSION
 from peer.errors import PeerError, UsageError
-from peer.machine import EPOCH_BITS, SECOND, Env, MessageId, Peer, Reply, answers, upon
+from peer.machine import EPOCH_BITS, SECOND, Env, MessageId, Peer, Reply, Timer, answers, upon
 from peer.trace import DUPLICATE, PUBLISH, REJECT
 from pubsub.message import Interest, Publication, weight
 from pubsub.router import EPOCH_ROOM, App
@@ -33,7 +33,7 @@ from pubsub.vcube_pb.kept import stream_of
 from pubsub.vcube_pb.messages import AskMissing, AskSince, Decline, Missing, Reg, Since, Unreg, check_numbers, check_position
 from pubsub.vcube_pb.recovery import HELPERS, Recovery
 from pubsub.vcube_ps.messages import Change, Pub, Standing, Sub, check_standings
-from pubsub.vcube_ps.router import LATE, NOWHERE, VCubePS
+from pubsub.vcube_ps.router import LATE, NOWHERE, SETTLED, VCubePS
 from pubsub.vcube_ps.streams import Item
 from pubsub.vcube_ps.views import Views
 
@@ -50,7 +50,7 @@ class Waiting:
 
 
 class VCubePB(VCubePS):
-    """`in_force`: topics, and since when. `informed`: topics of which this node was told who subscribes."""
+    """`informed`: topics of which this node was told who subscribes."""
 
     protocols = ("/weft/vcube-pb/1.0.0",)
     repair = 20 * SECOND  # a guess: a link that breaks, a test that fails twice, and a tree after that
@@ -64,10 +64,15 @@ class VCubePB(VCubePS):
         self.recovery = Recovery(env, self.cube, self.views, config, self._hand_up)
         self.changes: dict[MessageId, Change] = {}  # of this node's own, not acknowledged by all yet
         self.renewals: dict[MessageId, None] = {}  # of these, those that say once more what was in force
+        self.doubt: Timer | None = None
         self.registered: dict[str, None] = {}
         self.informed: dict[str, None] = {}
-        self.in_force: dict[str, int] = {}
         self.waits: dict[str, Waiting] = {}
+
+    def stop(self) -> None:
+        super().stop()
+        if self.doubt is not None:
+            self.doubt.cancel()
 
     # Algorithm 5.1.
 
@@ -78,7 +83,7 @@ class VCubePB(VCubePS):
 
     def _leave(self, interest: Interest) -> None:
         assert isinstance(interest, str)
-        self.in_force.pop(interest, None)
+        self.recovery.began.pop(interest, None)
         self.recovery.streams.leave(interest)
         super()._leave(interest)
         self._let_in(interest)
@@ -122,17 +127,22 @@ class VCubePB(VCubePS):
             super()._pump(topic)
 
     def _launch(self, message: Pub) -> None:
+        now, channel = self.env.now(), self.channels[message.topic]
+        message = msgspec.structs.replace(message, elder=now - channel.last if channel.last is not None else None)
+        channel.last = now
         self.recovery.kept.add(message, self.env.now())
         self.broadcasts.publish(message)
 
     # VCUBE_JOIN and VCUBE_LEAVE.
 
-    def _change(self, topic: str, kind: type[Change]) -> None:
+    def _change(self, topic: str, kind: type[Change], again: bool = False) -> None:
         self.sequence += 1
         key = MessageId(self.env.me, self.env.epoch + (self.sequence >> EPOCH_BITS), self.sequence & EPOCH_ROOM)
         views = self.editors if kind in (Reg, Unreg) else self.views
         views.note(topic, Standing(self.env.me, issubclass(kind, Sub), key.epoch, key.sequence))
         self._channel(topic)
+        if again:
+            self.renewals[key] = None
         self.changes[key] = kind(key, topic, 0, NOWHERE) if issubclass(kind, Sub) else kind(key, topic, 0)
         if self.cube.ready:
             self._say(key)
@@ -153,7 +163,7 @@ class VCubePB(VCubePS):
         again = self.renewals.pop(key, 0) is None
         if isinstance(change, Sub):
             self.informed[topic] = None
-        if type(change) is Sub and topic in self.interests and topic not in self.in_force and self._newest(topic, key):
+        if type(change) is Sub and topic in self.interests and topic not in self.recovery.began and self._newest(topic, key):
             self._in_force(topic)
             self._settle_soon()
         if again:
@@ -167,7 +177,7 @@ class VCubePB(VCubePS):
     def _in_force(self, interest: Interest) -> None:
         assert isinstance(interest, str)
         self.informed[interest] = None
-        self.in_force[interest] = self.env.now()
+        self.recovery.began[interest] = self.env.now()
         super()._in_force(interest)
         self._let_in(interest)
 
@@ -200,8 +210,7 @@ class VCubePB(VCubePS):
     def _again(self, m: Pub) -> None:
         """A copy may be the first with a number, where an order brought the message."""
         self.recovery.kept.add(m.onward(), self.env.now())
-        if m.topic in self.in_force:
-            self._hand_up(self._arrived(m, None))
+        self._hand_up(self._arrived(m, None))
 
     def _says(self, m: Pub) -> tuple[Standing, ...]:
         if self.cube.census is not None:
@@ -232,16 +241,18 @@ class VCubePB(VCubePS):
         self.recovery.kept.add(m.onward(), self.env.now())
         height = max(arrival.parents.values()) if source is not None and source.up else DIMENSION
         self.broadcasts.begin(m.onward(), arrival.parents, height, False, arrival.said)
-        if m.topic in self.in_force:
-            self._hand_up(self._arrived(m, item))
+        self._hand_up(self._arrived(m, item))
 
     def _refused(self, publication: Publication) -> None:
         if publication.id in self.arrivals:
             super()._refused(publication)
 
     def _arrived(self, m: Pub, item: Item | None) -> list[Item]:
+        if (began := self.recovery.began.get(m.topic)) is None:
+            return []
         late = self.recovery.streams.late
-        items = self.recovery.streams.arrived(stream_of(m), m.number, m.base, item)
+        whole = m.elder is None or m.elder > self.env.now() - began
+        items = self.recovery.streams.arrived(stream_of(m), m.number, item, whole)
         if self.recovery.streams.late > late and item is not None:
             self.trace(REJECT, m.topic, m.id, None, m.hops, LATE)
         return items
@@ -294,8 +305,8 @@ class VCubePB(VCubePS):
 
     def member_up(self, peer: Peer) -> None:
         super().member_up(peer)
-        for topic, start in self.in_force.items():
-            self.recovery.ask_since(peer, topic, start)
+        for topic in self.recovery.began:
+            self.recovery.ask_since(peer, topic)
 
     def member_gone(self, peer: Peer) -> None:
         super().member_gone(peer)
@@ -312,18 +323,23 @@ class VCubePB(VCubePS):
         self._settle_soon()
 
     def doubted(self) -> None:
-        if self.cube.census is not None or self.renewals:
-            return
-        for topic, kind in [*((topic, Sub) for topic in self.interests), *((topic, Reg) for topic in self.registered)]:
+        """Many doubt at once; what was missed is asked for once, when it is over."""
+        if self.doubt is None and self.cube.census is None:
+            self.doubt = self.env.after(SETTLED, self._renew)
+
+    def _renew(self) -> None:
+        self.doubt = None
+        for topic in self.interests:
             assert isinstance(topic, str)
-            self._change(topic, kind)
-            self.renewals[next(reversed(self.changes))] = None
+            self._change(topic, Sub, again=True)
+        for topic in self.registered:
+            self._change(topic, Reg, again=True)
 
     def _catch_up(self, topic: str) -> None:
-        if topic in self.in_force:
+        if topic in self.recovery.began:
             others = self.recovery.others(topic)
             for peer in self.env.rng.sample(others, min(HELPERS, len(others))):
-                self.recovery.ask_since(peer, topic, self.in_force[topic])
+                self.recovery.ask_since(peer, topic)
 
     @answers(AskMissing, Missing)
     def ask_missing(self, sender: Peer, msg: AskMissing, reply: Reply) -> None:

@@ -1,9 +1,10 @@
 """Per-source FIFO reception without loss: whoever has one message of a source and lacks the one before it asks for that.
 
-VCube-PS takes `base` for a proof that what has not come was not meant for this node. That holds for the first message of a
-source that comes here, as `first_rec` of the papers does, and no longer: a node that was taken for down was passed over, and
-what it missed was acknowledged by all others. So later gaps are asked for (`pubsub.vcube_pb.recovery`), and given up only
-when nobody has what is missing.
+`first_rec` of the papers says which messages of a source will never come: those before the first that did. A node that was
+taken for down was passed over, and all others have acknowledged what it missed; so it must know better. Each message says how
+long before it the one before was sent: if that is longer ago than this node's subscription, or there is none, nothing is
+missing. Else, and in every later gap, what is missing is asked for (`pubsub.vcube_pb.recovery`), and given up only when
+nobody has it.
 Bounds: STREAMS, of which the oldest goes; WINDOW messages of one wait, and `room` bytes in all: beyond that it goes on without
 those that are missing.
 """
@@ -17,6 +18,8 @@ from pubsub.vcube_pb.kept import Key
 from pubsub.vcube_ps.config import WINDOW
 from pubsub.vcube_ps.streams import STREAMS, Item, Stream
 
+UNKNOWN = -1  # the number where a stream begins, until somebody has said
+
 
 class Streams:
     """`ask(key)` is called where a stream begins to wait; `skipped` counts what was given up."""
@@ -29,9 +32,12 @@ class Streams:
         self._room = room
         self._ask = ask
 
-    def arrived(self, key: Key, number: int, base: int, item: Item | None) -> list[Item]:
-        """What may be handed up now, in order. A message that was refused, or came otherwise, is None."""
-        stream = self.streams.get(key) or self._begin(key, base)
+    def arrived(self, key: Key, number: int, item: Item | None, whole: bool) -> list[Item]:
+        """What may be handed up now, in order. A message that was refused, or came otherwise, is None.
+
+        `whole`: nothing of its source is missing if this is the first that comes.
+        """
+        stream = self.streams.get(key) or self._begin(key, number if whole else UNKNOWN)
         if number < stream.next or number in stream.held:
             self.late += 1
             return []
@@ -45,6 +51,13 @@ class Streams:
             stream.asking = True
             self._ask(key)
         return freed
+
+    def begins(self, key: Key, number: int) -> list[Item]:
+        """Somebody knows where a stream begins of which this was unknown."""
+        stream = self.streams.get(key)
+        if stream is None or stream.next != UNKNOWN:
+            return []
+        return self._freed(stream.raise_to(min(number, *stream.held)))
 
     def gap(self, key: Key) -> tuple[int, int] | None:
         """From the first that is missing up to and without the first that is there."""
@@ -66,16 +79,16 @@ class Streams:
 
     def _skip(self, stream: Stream) -> list[Item | None]:
         first = min(stream.held)
-        self.skipped += first - stream.next
+        self.skipped += first - stream.next if stream.next != UNKNOWN else 0
         return stream.raise_to(first)
 
     def _drop(self, key: Key) -> None:
         self._freed(list(self.streams.pop(key).held.values()))
 
-    def _begin(self, key: Key, base: int) -> Stream:
+    def _begin(self, key: Key, number: int) -> Stream:
         if len(self.streams) >= STREAMS:
             self._drop(next(iter(self.streams)))
-        stream = self.streams[key] = Stream(key[2], base)
+        stream = self.streams[key] = Stream(key[2], number)
         return stream
 
     def _freed(self, out: list[Item | None]) -> list[Item]:

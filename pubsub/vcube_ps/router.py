@@ -66,7 +66,7 @@ LATE = "later ones were delivered"
 class Channel:
     """What this node sends to a topic: `br_queue` of the paper, and what is on its way."""
 
-    __slots__ = ("alone", "bytes", "flights", "next", "queue")
+    __slots__ = ("alone", "bytes", "flights", "last", "next", "queue")
 
     def __init__(self, number: int) -> None:
         self.queue: deque[Publication | Change] = deque()
@@ -74,6 +74,7 @@ class Channel:
         self.flights: dict[MessageId, int] = {}
         self.alone = False  # a SUB or UNS is on its way
         self.next = number
+        self.last: int | None = None  # when a message was last sent
 
     @property
     def floor(self) -> int:
