@@ -1,6 +1,6 @@
 """What a node lacks, asked of others. The paper's detector is never wrong; who is taken for down and is not needs this.
 
-- A gap in a stream is asked of its source, then of other subscribers, ASKS times in all. Only what none of them has is given up.
+- A gap in a stream is asked of its source and of other subscribers in turn, ASKS times. Only what none of them has is given up.
 - Whoever hears of a member, new or back again, asks it for all that came to it since this node's own subscription: two that
   began at once, or could not hear each other, may each have published what the other was not sent.
 - Whoever hears that it was taken for down asks a few others the same.
@@ -71,12 +71,12 @@ class Recovery:
         )
 
     def _promised(self, key: Key, helper: Peer, msg: Missing) -> None:
-        """What was promised is on its way; else somebody else is asked at once. A source knows where it began."""
+        """What was promised is on its way; else somebody else is asked at once. A source alone knows where it began."""
         gap = self.streams.gap(key)
-        if gap is not None and gap[0] == UNKNOWN and (msg.numbers or helper == key[0]):
+        if gap is not None and gap[0] == UNKNOWN and helper == key[0]:
             self._found(self.streams.begins(key, min(msg.numbers, default=gap[1])))
         if msg.numbers:
-            self._env.after(AGAIN << self._tries.get(key, 0), self._ask, key)
+            self._env.after(AGAIN, self._ask, key)
         else:
             self._ask(key)
 
@@ -90,7 +90,7 @@ class Recovery:
 
     def _helper(self, key: Key, tries: int) -> Peer | None:
         source = self._overlay.roll.of(key[0])
-        if tries % ASKS == 0 and source is not None and source.up:
+        if tries % 2 == 0 and source is not None and source.up:
             return key[0]
         others = self.others(key[1])
         return self._env.rng.choice(others) if others else None

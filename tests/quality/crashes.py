@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
 from bench.history import Recorder
 from bench.run import run
 from bench.scenario import Churn, Network, Scenario, Workload, command
-from peer.faults import AnyFault, Crash
+from peer.faults import AnyFault, Crash, Partition
 from peer.latency import VCubePS
 from peer.machine import SECOND, MessageId, Peer
 from peer.trace import PUBLISH, RECEIVE, SEND
@@ -81,7 +81,7 @@ def scene(seed: int) -> Scenario:
     crashes = rng.randint(1, 4)
     before: Moment | None = None
     for _ in range(crashes):
-        moments = [m for m in played(told).moments if m.t >= FIRST * SECOND]
+        moments = [m for m in played(told, note=False).moments if m.t >= FIRST * SECOND]
         before = _worst(rng, moments, before)
         if before is None:
             break
@@ -98,8 +98,17 @@ def _worst(rng: Random, moments: Sequence[Moment], before: Moment | None) -> Mom
     return rng.choice(pool) if pool else None
 
 
-def played(told: Scenario) -> Moments:
-    note_replay(command(told))
+def parted(seed: int) -> Scenario:
+    """One node, or half of them, out of the others' reach for a while: all take each other for down, and none is."""
+    rng = Random(f"parted {seed}")
+    how: Literal["isolate", "halves"] = rng.choice(("isolate", "halves"))
+    parting = Partition(at=FIRST + 2 * rng.random(), duration=rng.choice((4.0, 8.0, 15.0)), how=how)
+    return replace(base(2 * seed), window=60.0, faults=(parting,))
+
+
+def played(told: Scenario, note: bool = True) -> Moments:
+    if note:
+        note_replay(command(told))
     moments = Moments()
     run(told, observer=moments, hashed=False)
     return moments
