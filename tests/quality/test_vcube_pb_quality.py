@@ -23,7 +23,6 @@ from pubsub.vcube_pb.broadcast import ReliableBroadcasts
 from pubsub.vcube_pb.kept import Kept
 from pubsub.vcube_pb.recovery import Recovery
 from pubsub.vcube_pb.router import VCubePB
-from pubsub.vcube_pb.streams import Streams
 from pubsub.vcube_ps.broadcast import Task
 from pubsub.vcube_ps.messages import Pub
 from pubsub.vcube_ps.streams import Item
@@ -96,7 +95,7 @@ BREAKS: dict[str, tuple[type, str, Callable[..., Any], Callable[[int], Scenario]
     "a source that is down is not taken over": (Kept, "unacknowledged", lambda self, source: [], scene, (0, 5, 6), "agreement"),
     "a dead child's part goes to nobody": (ReliableBroadcasts, "_pass_over", without_the_next, scene, (0, 2), "agreement"),
     "its publisher's message is so lost": (ReliableBroadcasts, "_pass_over", without_the_next, scene, (0, 2), "validity"),
-    "an ACK does not wait for the children's": (ReliableBroadcasts, "_settle", acknowledged_at_once, scene, (47, 52), "agreement"),
+    "an ACK waits for no child's": (ReliableBroadcasts, "_settle", acknowledged_at_once, scene, (47, 52), "agreement"),
     "a second copy is delivered": (
         VCubePB, "_again", delivered_again, lambda seed: plain(scene(seed)), (0, 2, 3), "integrity",
     ),
