@@ -70,8 +70,9 @@ class Workload:
     def schedule(self) -> int:
         """Put publications and churn on the calendar; answers the moment of the last publication."""
         last = round(self.scenario.warmup * SECOND)
-        for t in self._moments(last):
-            self.sim.at(t, self._publish, self.rng.randrange(len(self.publishers)))
+        once = self.scenario.workload.arrivals == "once"
+        for index, t in enumerate(self._moments(last)):
+            self.sim.at(t, self._publish, index if once else self.rng.randrange(len(self.publishers)))
             last = t
         self._schedule_churn()
         return last
@@ -79,9 +80,9 @@ class Workload:
     def _cast(self, nodes: int) -> None:
         work = self.scenario.workload
         order = self.rng.sample(range(nodes), nodes)
-        for number in order[: head_count(work.subscribers, nodes)]:
+        for number in work.subscribing or order[: head_count(work.subscribers, nodes)]:
             self.interests[number] = self._draw_topics(self.rng)
-        self.publishers = order[: head_count(work.publishers, nodes)]
+        self.publishers = list(work.publishing) or order[: head_count(work.publishers, nodes)]
 
     def _draw_topics(self, rng: Random) -> list[str]:
         work = self.scenario.workload
@@ -97,6 +98,9 @@ class Workload:
 
     def _moments(self, first: int) -> Iterator[int]:
         work = self.scenario.workload
+        if work.arrivals == "once":
+            yield from sorted(first + round(self.rng.random() * work.messages / work.rate * SECOND) for _ in range(work.messages))
+            return
         t = float(first)
         for index in range(work.messages):
             yield round(t)
@@ -141,6 +145,8 @@ class Workload:
                 self.sim.at(began, self._begin_session, number)
         if churn.correlated:
             self.sim.at(began + round(churn.every * SECOND), self._leave_together)
+        if churn.changing:
+            self.sim.at(began + round(churn.every * SECOND), self._change_together)
 
     def _begin_session(self, number: int) -> None:
         self._later(self.scenario.churn.session, self._depart, number)
@@ -182,6 +188,16 @@ class Workload:
             self._depart(number)
         self.sim.at(self.sim.now + round(self.scenario.churn.every * SECOND), self._leave_together)
 
+    def _change_together(self) -> None:
+        if self._over():
+            return
+        live = self._honest()
+        most = round(self.scenario.churn.changing * len(live))
+        for number in sorted(self.churn_rng.sample(live, self.churn_rng.randint(0, most))):
+            for topic in self.interests.get(number, ()):
+                _turn(self.sim.nodes[number], topic)
+        self.sim.at(self.sim.now + round(self.scenario.churn.every * SECOND), self._change_together)
+
     def _honest(self) -> list[int]:
         """Who is up, without the hostile nodes of an attack: they are no routers, and nobody comes for one of them."""
         return [number for number in self.sim.live if any(isinstance(each, Router) for each in self.sim.nodes[number].machines)]
@@ -189,10 +205,7 @@ class Workload:
     def _flip(self, node: SimNode, topic: str) -> None:
         if self._over() or not node.up:
             return
-        if topic in router_of(node).interests:
-            _leave(node, topic)
-        else:
-            _join(node, topic)
+        _turn(node, topic)
         self._later(self.scenario.churn.subscriptions, self._flip, node, topic)
 
 
@@ -218,6 +231,13 @@ def _leave(node: SimNode, topic: str) -> None:
     router_of(node).leave(topic)
     if (order := order_of(node)) is not None:
         order.close(topic)
+
+
+def _turn(node: SimNode, topic: str) -> None:
+    if topic in router_of(node).interests:
+        _leave(node, topic)
+    else:
+        _join(node, topic)
 
 
 def _publish(node: SimNode, topic: str, data: bytes) -> None:

@@ -3,7 +3,7 @@
 Each model is a frozen Struct that a scenario file can name by its `kind`; times in the files are milliseconds, inside
 they are whole microseconds. A model whose delays are independent of the two nodes gives a `stream` of draws, made in
 blocks because a draw a call would cost more than the rest of a send. `occupancy` is how long a copy keeps its sender
-busy (copies then leave one at a time), `service` how long one keeps its receiver busy.
+busy (copies then leave one at a time), `service` how long one keeps its receiver busy, but for those of `free` lanes.
 
 Sources: VCube-PS section 4 (t_pc + t_q + t_t + t_pp) and the figures its authors' program yields; VCube-PB section 5
 (hop U(10,20), one message a unit of time); one unit of either paper is 1 ms.
@@ -44,6 +44,15 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_
     @property
     def service(self) -> int:
         return 0
+
+    def serves(self, lane: Lane) -> int:
+        """How long a message of that lane keeps its receiver busy."""
+        return self.service
+
+    @property
+    def dials(self) -> bool:
+        """Whether a new link takes its time, or is as if it had always been there."""
+        return True
 
 
 class Constant(Model, frozen=True, tag="constant"):
@@ -153,11 +162,17 @@ class VCubePS(Model, frozen=True, tag="vcube-ps"):
 
 
 class VCubePB(Model, frozen=True, tag="vcube-pb"):
-    """Each hop takes U(10,20) units; a node handles one message a unit, in order of arrival."""
+    """Each hop takes U(10,20) units; a node handles one message a unit, in order of arrival.
+
+    Messages of `free` lanes cost it nothing: the paper does not say whether it counts acknowledgements. `linked`: its channels
+    are all there from the start, so a dial takes no time.
+    """
 
     low: float = 10.0
     high: float = 20.0
     unit: float = 1.0
+    free: tuple[Literal["urgent", "control", "payload", "lazy"], ...] = ()
+    linked: bool = False
     draw: Literal["copy"] = "copy"
 
     def __post_init__(self) -> None:
@@ -170,6 +185,13 @@ class VCubePB(Model, frozen=True, tag="vcube-pb"):
     @property
     def service(self) -> int:
         return _us(self.unit)
+
+    def serves(self, lane: Lane) -> int:
+        return 0 if lane.name.lower() in self.free else self.service
+
+    @property
+    def dials(self) -> bool:
+        return not self.linked
 
 
 Latency: TypeAlias = Constant | Uniform | Normal | LogNormal | Matrix | VCubePS | VCubePB

@@ -209,6 +209,8 @@ class Network:
         return next(self.draws) if self.draws is not None else self.latency.delay(source, target)
 
     def dial_delay(self, source: int, target: int) -> int:
+        if not self.latency.dials:
+            return 0
         return next(self.dialling) if self.dialling is not None else self.latency.delay(source, target)
 
     def repeat_delay(self, source: int, target: int) -> int:
@@ -277,7 +279,7 @@ class Network:
     # A busy receiver.
 
     def serve(self, half: Half, machine: Machine, msg: Freight) -> None:
-        unit, node, now = self.latency.service, half.target, self.sim.now
+        unit, node, now = self.latency.serves(msg.lane), half.target, self.sim.now
         if not unit:
             self.sim.hand(half, machine, msg)
             return

@@ -57,6 +57,7 @@ class VCubePB(VCubePS):
 
     def __init__(self, env: Env, overlay: Overlay, app: App, config: VCubePBConfig = DEFAULTS) -> None:
         super().__init__(env, overlay, app, config)
+        self.config: VCubePBConfig = config
         self.editors = Views(self.cube)
         self.broadcasts: ReliableBroadcasts = ReliableBroadcasts(
             env, self.cube, self.views, self.editors, config, self._finished
@@ -97,6 +98,7 @@ class VCubePB(VCubePS):
                 self._change(interest, Reg)
             else:
                 self.informed[interest] = None
+            self._settle_soon()
 
     def withdraw(self, interest: Interest) -> None:
         if interest in self.registered:
@@ -295,6 +297,12 @@ class VCubePB(VCubePS):
         self.broadcasts.begin(m, {sender: m.height}, m.height, False, self.broadcasts.says(m))
         if m.topic in self.interests:
             self._settle_soon()
+
+    def _topics(self) -> list[str]:
+        topics = dict.fromkeys((*super()._topics(), *self.registered))
+        if self.config.fixed_root and self.cube.index == 0 and self.cube.census is not None:
+            topics |= dict.fromkeys(self.cube.census.subscribers)
+        return list(topics)
 
     # Algorithm 5.3, CHECKLEAVE; and what a detector that may be wrong needs.
 

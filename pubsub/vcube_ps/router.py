@@ -416,18 +416,21 @@ class VCubePS(Router):
             self.cube.suspect(peer)
 
     def _settle_soon(self) -> None:
-        if self.settling is None and self.interests:
+        if self.settling is None and self._topics():
             self.settling = self.env.after(SETTLED, self._settle_links)
+
+    def _topics(self) -> list[str]:
+        """Those that this node hands on."""
+        return [topic for topic in self.interests if isinstance(topic, str)]
 
     def _settle_links(self) -> None:
         """The children of this node in any tree are the first of each of its clusters."""
         self.settling = None
         index, roll = self.cube.index, self.cube.roll
         wanted: dict[Peer, None] = {}
-        for topic in list(self.interests)[:HOLDS]:
-            assert isinstance(topic, str)
-            if index is not None:
-                wanted |= dict.fromkeys(map(roll.peer, children(index, self.cube.dimension, self.views.subscribers(topic))))
+        for topic in self._topics()[:HOLDS] if index is not None else ():
+            assert index is not None
+            wanted |= dict.fromkeys(map(roll.peer, children(index, self.cube.dimension, self.views.subscribers(topic))))
         wanted.pop(self.env.me, None)
         gone, new = [peer for peer in self.held if peer not in wanted], [peer for peer in wanted if peer not in self.held]
         self.held = wanted
