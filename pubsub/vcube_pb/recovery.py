@@ -24,10 +24,12 @@ from pubsub.vcube_ps.messages import Pub
 from pubsub.vcube_ps.streams import Item
 from pubsub.vcube_ps.views import Views
 
-ASKS = 6
+ASKS = 10  # a guess: some seconds, in which those who took a source over bring it to all
 HELPERS = 3  # who are asked by one that was taken for down
 BURST = 1 << 18
-AGAIN = 1_000_000  # a guess: until what was promised is asked for again, or more of what a link had no room for
+AGAIN = 1_000_000  # a guess: between two asks
+
+NOTHING = Missing(())
 
 
 class Recovery:
@@ -67,18 +69,18 @@ class Recovery:
             AskMissing(topic, Position(source, epoch, max(0, gap[0])), gap[1], age),
             self._config.patience,
             lambda peer, msg: self._promised(key, peer, msg),
-            lambda _, reason: self._ask(key),
+            lambda _, reason: self._promised(key, None, NOTHING),
         )
 
-    def _promised(self, key: Key, helper: Peer, msg: Missing) -> None:
-        """What was promised is on its way; else somebody else is asked at once. A source alone knows where it began."""
+    def _promised(self, key: Key, helper: Peer | None, msg: Missing) -> None:
+        """What was promised is on its way; else somebody may have it a little later. A source alone knows where it began."""
         gap = self.streams.gap(key)
         if gap is not None and gap[0] == UNKNOWN and helper == key[0]:
             self._found(self.streams.begins(key, min(msg.numbers, default=gap[1])))
-        if msg.numbers:
+        if self.streams.gap(key) is not None:
             self._env.after(AGAIN, self._ask, key)
         else:
-            self._ask(key)
+            self._stop(key)
 
     def _stop(self, key: Key) -> None:
         self._tries.pop(key, None)

@@ -433,10 +433,10 @@ def test_nodes_may_be_named_that_subscribe_and_publish() -> None:
     assert {row.node for row in played.published()} <= {2, 5}
 
 
-@pytest.mark.parametrize("name", ["subscribing", "publishing"])
-def test_a_node_that_is_not_there_cannot_be_named(name: str) -> None:
+@pytest.mark.parametrize(("name", "work"), [("subscribing", Work(subscribing=(20,))), ("publishing", Work(publishing=(20,)))])
+def test_a_node_that_is_not_there_cannot_be_named(name: str, work: Work) -> None:
     with pytest.raises(UsageError, match=rf"workload\.{name} names node 20; nodes are numbered from 0 to 19"):
-        play(workload=Work(**{name: (20,)}))
+        play(workload=work)
 
 
 def test_publishers_speak_once_each_at_moments_of_their_own() -> None:

@@ -110,7 +110,7 @@ def test_what_is_published_comes_after_what_the_router_has_not_handed_back_yet()
 
 def test_an_order_waits_longer_over_a_router_that_repairs() -> None:
     node = Node(me=9)
-    node.router.repair = 60 * SECOND  # type: ignore[misc]
+    node.router.repair = 60 * SECOND
     question, answer, _ = dialogue()
     node.hears(answer)
     node.env.advance(CausalConfig().patience + 30 * SECOND)

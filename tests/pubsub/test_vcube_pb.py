@@ -291,6 +291,20 @@ def test_a_source_that_has_nothing_older_says_so() -> None:
     assert desk.delivered == [b"7"]
 
 
+def test_a_source_that_does_not_answer_has_not_said_that_there_is_nothing_older() -> None:
+    desk = Desk(3).subscribed(2, 3)
+    desk.env.advance(5 * SECOND)
+    desk.hears(2, pub(7, elder=SECOND))
+    desk.env.take_requests()[0].fail("timeout")
+    assert desk.delivered == []
+    desk.hears(0, pub(6, elder=SECOND))
+    for _ in range(ASKS):
+        desk.env.advance(AGAIN)
+        for request in desk.env.take_requests():
+            request.fail("timeout")
+    assert desk.delivered == [b"6", b"7"]
+
+
 def test_a_gap_is_asked_for_in_turn_and_given_up_only_when_nobody_has_it() -> None:
     desk = Desk(3).subscribed(0, 2, 3)
     desk.hears(2, pub(1))
@@ -301,6 +315,7 @@ def test_a_gap_is_asked_for_in_turn_and_given_up_only_when_nobody_has_it() -> No
         asked.append(request.peer)
         assert desk.delivered == [b"1"]
         request.reply(Missing(()))
+        desk.env.advance(AGAIN)
     assert asked[0] == 2 and set(asked) == {0, 2}
     assert desk.delivered == [b"1", b"3"] and desk.router.recovery.streams.skipped == 1
     desk.hears(2, pub(2))
