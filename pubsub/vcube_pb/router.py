@@ -33,8 +33,8 @@ from pubsub.vcube_pb.kept import stream_of
 from pubsub.vcube_pb.messages import AskMissing, AskSince, Decline, Missing, Reg, Since, Unreg, check_numbers, check_position
 from pubsub.vcube_pb.recovery import HELPERS, Recovery
 from pubsub.vcube_ps.messages import Change, Pub, Standing, Sub, check_standings
-from pubsub.vcube_ps.router import LATE, NOWHERE, SETTLED, VCubePS
 from pubsub.vcube_ps.streams import Item
+from pubsub.vcube_ps.trees import FILTERS, LATE, NOWHERE, SETTLED, Trees
 from pubsub.vcube_ps.views import Views
 
 
@@ -49,9 +49,10 @@ class Waiting:
         self.bytes = 0
 
 
-class VCubePB(VCubePS):
+class VCubePB(Trees):
     """`informed`: topics of which this node was told who subscribes."""
 
+    name = "vcube-pb"
     protocols = ("/weft/vcube-pb/1.0.0",)
     repair = 20 * SECOND  # a guess: a link that breaks, a test that fails twice, and a tree after that
 
@@ -91,7 +92,7 @@ class VCubePB(VCubePS):
 
     def advertise(self, interest: Interest) -> None:
         if not isinstance(interest, str):
-            raise UsageError("vcube-pb knows publishers by topic; a filter needs a stack that reaches all, as hyparview/flood")
+            raise UsageError(f"vcube-pb knows publishers by topic; {FILTERS}")
         if interest not in self.registered:
             self.registered[interest] = None
             if self.cube.census is None:
@@ -214,13 +215,8 @@ class VCubePB(VCubePS):
         self.recovery.kept.add(m.onward(), self.env.now())
         self._hand_up(self._arrived(m, None))
 
-    def _says(self, m: Pub) -> tuple[Standing, ...]:
-        if self.cube.census is not None:
-            return ()
-        own = self.views.of(m.topic, self.env.me)
-        if m.topic not in self.interests:
-            return (own or Standing(self.env.me, False, self.env.epoch, 0),)
-        return () if own is None or stream_of(m) in self.recovery.streams.streams else (own,)
+    def _follows(self, m: Pub) -> bool:
+        return stream_of(m) in self.recovery.streams.streams
 
     def _accepted(self, sender: Peer, publication: Publication, hops: int | None) -> None:
         waiting, item = self.waits.get(publication.topic), Item(publication, hops)
@@ -285,18 +281,9 @@ class VCubePB(VCubePS):
     def unreg(self, sender: Peer, m: Unreg) -> None:
         self._changed(sender, m, False)
 
-    def _changed(self, sender: Peer, m: Change, subscribed: bool) -> None:
-        m.check(self.env.me)
-        if m.id in self.broadcasts.known:
-            self.broadcasts.again(sender, m)
-            return
-        self.broadcasts.note(m.id)
+    def _noted(self, m: Change, subscribed: bool) -> bool:
         views = self.editors if isinstance(m, Reg | Unreg) else self.views
-        if m.id.source != self.env.me:
-            views.note(m.topic, Standing(m.id.source, subscribed, m.id.epoch, m.id.sequence))
-        self.broadcasts.begin(m, {sender: m.height}, m.height, False, self.broadcasts.says(m))
-        if m.topic in self.interests:
-            self._settle_soon()
+        return views.note(m.topic, Standing(m.id.source, subscribed, m.id.epoch, m.id.sequence))
 
     def _topics(self) -> list[str]:
         topics = dict.fromkeys((*super()._topics(), *self.registered))

@@ -38,8 +38,8 @@ from pubsub.vcube_pb.router import VCubePB
 from pubsub.vcube_pb.streams import UNKNOWN, Streams
 from pubsub.vcube_ps.config import WINDOW
 from pubsub.vcube_ps.messages import NUMBER, Ack, Pub, Standing, Sub, Told, Uns
-from pubsub.vcube_ps.router import SETTLED
 from pubsub.vcube_ps.streams import Item
+from pubsub.vcube_ps.trees import SETTLED
 from tests.pubsub.apps import Inbox
 
 STACK = "vcube/vcube-pb"
