@@ -193,7 +193,16 @@ class VCubePB(Trees):
             for publication in waiting.own:
                 self._deliver(publication)
         for item in waiting.came:
-            self._take(item)
+            if self._can_hand_on(topic):
+                self._take(item)
+            else:
+                self._pass_on(item.publication.id)
+
+    def _pass_on(self, key: MessageId) -> None:
+        arrival = self.arrivals.pop(key, None)
+        self.broadcasts.known.pop(key, None)
+        for parent in arrival.parents if arrival is not None else ():
+            self._decline(parent, key)
 
     # Algorithm 5.2.
 
@@ -201,11 +210,14 @@ class VCubePB(Trees):
     def pub(self, sender: Peer, m: Pub) -> None:
         m.check(self.env.me)
         if not self._can_hand_on(m.topic):
-            self.env.send(sender, Decline(m.id, Standing(self.env.me, False, self.env.epoch, 0)))
+            self._decline(sender, m.id)
             return
         if m.id in self.broadcasts.known and m.id not in self.arrivals and m.id.source != self.env.me:
             self._again(m)
         super().pub(sender, m)
+
+    def _decline(self, sender: Peer, key: MessageId) -> None:
+        self.env.send(sender, Decline(key, Standing(self.env.me, False, self.env.epoch, 0)))
 
     def _can_hand_on(self, topic: str) -> bool:
         return topic in self.informed or topic in self.interests or self.cube.census is not None

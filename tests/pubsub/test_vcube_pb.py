@@ -184,15 +184,15 @@ def test_what_comes_before_a_subscription_is_in_force_waits_for_it() -> None:
     assert [row.kind for row in desk.env.traced].index(JOINED) < [row.kind for row in desk.env.traced].index(DELIVER)
 
 
-def test_a_subscription_given_up_before_it_is_in_force_hands_on_and_delivers_nothing() -> None:
+def test_a_subscription_given_up_before_it_is_in_force_hands_nothing_on() -> None:
     desk = Desk(4)
     desk.router.join("t")
     desk.router.views.note("t", Standing(6, True, 1, 1))
     desk.sent()
     desk.hears(0, pub(source=0, height=2))
     desk.router.leave("t")
-    assert (6, Pub) in [(peer, type(msg)) for peer, msg in desk.sent()]
-    assert desk.delivered == []
+    assert (0, Decline(pub(source=0).id, Standing(4, False, 1, 0))) in desk.sent()
+    assert desk.delivered == [] and desk.router.arrivals == {}
 
 
 def test_what_waits_for_a_subscription_is_bounded() -> None:
