@@ -4,9 +4,10 @@ A message counts if to one subscriber at least it was not delivered when it came
 few in small networks, near all in large ones at 50 %, and near the fixed tree's number. So these are judged: a third at most at
 8 nodes; at 2,048 nine tenths at least with 50 %; and at every size no more than a quarter of all messages between the trees.
 
-The last is not met from 128 nodes on, and we do not see how it could be: in a fixed tree an answer goes to the root when its
-publisher has the question, so it comes after the question by a hop and that publisher's depth, on the same way, and two draws of
-U(10,20) a hop seldom make up for that. In trees of their own the two have different ways, of which the answer's may be shorter.
+With 50 % the last is not met from 128 nodes on, and we do not see how it could be: in a fixed tree an answer goes to the root
+when its publisher has the question, so it comes after the question by a hop and that publisher's depth, on the same way, and two
+draws of U(10,20) a hop seldom make up for that. In trees of their own the two have different ways, of which the answer's may be
+shorter.
 """
 
 from __future__ import annotations
