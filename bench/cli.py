@@ -48,7 +48,7 @@ FLAGS = (
     Flag("--window", "window", "S", "seconds in which a message must be delivered to count"),
     Flag("--messages", "workload.messages", "N", "messages published in all"),
     Flag("--rate", "workload.rate", "N", "messages a second, all publishers together"),
-    Flag("--arrivals", "workload.arrivals", "HOW", "regular or poisson", text=True),
+    Flag("--arrivals", "workload.arrivals", "HOW", "regular, poisson or once", text=True),
     Flag("--size", "workload.size", "BYTES", "payload of a message"),
     Flag("--topics", "workload.topics", "N", "how many topics"),
     Flag("--popularity", "workload.popularity", "HOW", "of topics: uniform, zipf or exponential", text=True),

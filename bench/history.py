@@ -1,7 +1,8 @@
 """What a trace says of order and reliability: the properties of the papers, each a function that lists what breaks it.
 
 Definitions are those of the thesis on LoCaPS (2.2 and 4.1: FIFO, causal and total order, gapless delivery, causal
-completeness), of VCube-PB (section 4: integrity, agreement) and of VCube-PS (3.2.1: causal order). All hold a topic at a time.
+completeness), of VCube-PB (section 4: validity, integrity, agreement) and of VCube-PS (3.2.1: causal order). All hold a topic
+at a time.
 
 Happened-before is read from what nodes did, never from what messages declare: a message comes after everything that its
 publisher had published or delivered on that topic in the same life. A life of a node ends with `node_down`. A
@@ -108,6 +109,7 @@ class Story:
         self.published: list[int] = []
         self.past: list[int] = []
         self.subscriptions: list[Subscription] = []
+        self.lives: dict[Peer, int] = {}  # how often each node has died
         self.again: list[tuple[Peer, Name]] = []
         self.unpublished: list[tuple[Peer, Name]] = []
         self._current: dict[Peer, Subscription] = {}
@@ -149,6 +151,7 @@ class Story:
 
     def die(self, t: int, node: Peer) -> None:
         self.leave(t, node)
+        self.lives[node] = self.lives.get(node, 0) + 1
         self._known.pop(node, None)
         self._delivered.pop(node, None)
 
@@ -166,7 +169,10 @@ def tell(events: Iterable[Event]) -> list[Story]:
             for story in stories.values():
                 story.die(t, node)
             continue
-        found = stories.setdefault(topic, Story())
+        found = stories.get(topic)
+        if found is None:
+            found = stories[topic] = Story()
+            found.lives |= lives
         if kind == PUBLISH:
             found.publish(t, node, lives.get(node, 0), msg)
         elif kind == DELIVER:
@@ -293,14 +299,44 @@ def agreement(stories: Iterable[Story], until: int | None = None) -> list[Violat
     """
     found = []
     for story in stories:
-        correct = [history for history in story.subscriptions if history.ended is None and history.places]
         delivered = 0
-        for history in correct:
+        for history in _correct(story):
             delivered |= history.delivered
-        for history in correct:
-            begin, end = history.times[0], story.published[-1] + 1 if until is None else until
-            lacking = [number for number in _bits(delivered & ~history.delivered) if begin < story.published[number] < end]
-            found += [Violation(history.node, story.names[number]) for number in lacking]
+        found += _lacking(story, delivered, until)
+    return found
+
+
+def validity(stories: Iterable[Story], until: int | None = None) -> list[Violation]:
+    """If a correct process publishes m, it delivers m, and so does every correct subscriber, whether it subscribes itself or not.
+
+    The papers say the first of it, and agreement the rest; but where publishers need not subscribe, neither would ask for
+    anything. Correct is who lives to the end of the trace; `until` as for agreement.
+    """
+    found = []
+    for story in stories:
+        living = sum(1 << n for n, (node, life) in enumerate(story.publishers) if life == story.lives.get(node, 0))
+        own = (
+            Violation(history.node, story.names[number])
+            for history in story.subscriptions
+            for number in _bits(living & ~history.delivered)
+            if history.ended is None and history.node == story.publishers[number][0]
+            if history.began < story.published[number] and (until is None or story.published[number] < until)
+        )
+        found += list(dict.fromkeys((*own, *_lacking(story, living, until))))
+    return found
+
+
+def _correct(story: Story) -> list[Subscription]:
+    return [history for history in story.subscriptions if history.ended is None and history.places]
+
+
+def _lacking(story: Story, owed: int, until: int | None) -> list[Violation]:
+    """What correct subscribers lack of those messages, if it was published after their first delivery."""
+    found = []
+    for history in _correct(story):
+        begin, end = history.times[0], story.published[-1] + 1 if until is None else until
+        lacking = [number for number in _bits(owed & ~history.delivered) if begin < story.published[number] < end]
+        found += [Violation(history.node, story.names[number]) for number in lacking]
     return found
 
 

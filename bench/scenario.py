@@ -38,6 +38,7 @@ Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 ShareOrCount: TypeAlias = Annotated[int, Meta(ge=0, le=MOST_NODES)] | Annotated[float, Meta(ge=0, le=1)]
 """A whole number counts nodes, a number with a point is a share of them: 1 is one node, 1.0 is all; `head_count` reads it."""
 
+Node: TypeAlias = Annotated[int, Meta(ge=0, lt=MOST_NODES)]
 Option: TypeAlias = bool | Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | Annotated[float, Meta(ge=-1e308, le=1e308)] | str
 Options: TypeAlias = dict[Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")], Option]
 
@@ -51,14 +52,17 @@ class Workload(Section, frozen=True, kw_only=True):
 
     With `answers` the messages are questions, and subscribers answer each time that they have heard so many: `bench.discussion`.
     `phased`: each publisher publishes at equal intervals from a moment that is drawn for it, all of them together at `rate`.
+    `subscribing` and `publishing` name the nodes instead of drawing them.
     """
 
     topics: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
     popularity: Literal["uniform", "zipf", "exponential"] = "uniform"
     exponent: Annotated[float, Meta(ge=0, le=100)] = 1.0
     subscribers: ShareOrCount = 1.0
+    subscribing: tuple[Node, ...] = ()
     interests: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
     publishers: ShareOrCount = 1.0
+    publishing: tuple[Node, ...] = ()
     messages: Annotated[int, Meta(ge=0, le=10_000_000)] = 10
     rate: Annotated[float, Meta(gt=0, le=1_000_000)] = 10.0
     arrivals: Literal["regular", "poisson", "phased"] = "regular"
@@ -81,7 +85,10 @@ class Network(Section, frozen=True, kw_only=True):
 
 
 class Churn(Section, frozen=True, kw_only=True):
-    """`session`, `subscriptions` and `swaps` are means of exponential draws; `correlated` leaves together each `every`."""
+    """`session`, `subscriptions` and `swaps` are means of exponential draws; `correlated` leaves together each `every`.
+
+    Of the nodes up to the share `changing` subscribe, or do not any more, each `every`.
+    """
 
     session: Seconds = 0.0
     replace: bool = True
@@ -90,6 +97,7 @@ class Churn(Section, frozen=True, kw_only=True):
     every: Period = 10.0
     subscriptions: Seconds = 0.0
     swaps: Seconds = 0.0
+    changing: Share = 0.0
     start: Seconds = 0.0
     stop: Seconds | None = None
 
@@ -291,6 +299,10 @@ def _workload_contradictions(scenario: Scenario) -> Iterator[tuple[str, str]]:
         if isinstance(value, int) and value > scenario.nodes:
             allowed = f"a number of nodes up to {scenario.nodes}, or a share from 0.0 to 1.0"
             yield f"workload.{name}", f"is {value}; it must be {allowed}"
+    for name in ("subscribing", "publishing"):
+        for node in getattr(work, name):
+            if node >= scenario.nodes:
+                yield f"workload.{name}", f"names node {node}; nodes are numbered from 0 to {scenario.nodes - 1}"
     if work.messages and not work.publishers:
         yield "workload.publishers", f"is 0, but workload.messages is {work.messages}; somebody must publish them"
     if work.interests > work.topics:

@@ -86,9 +86,9 @@ class Workload:
     def _cast(self, nodes: int) -> None:
         work = self.scenario.workload
         order = self.rng.sample(range(nodes), nodes)
-        for number in order[: head_count(work.subscribers, nodes)]:
+        for number in work.subscribing or order[: head_count(work.subscribers, nodes)]:
             self.interests[number] = self._draw_topics(self.rng)
-        self.publishers = order[: head_count(work.publishers, nodes)]
+        self.publishers = list(work.publishing) or order[: head_count(work.publishers, nodes)]
 
     def _draw_topics(self, rng: Random) -> list[str]:
         work = self.scenario.workload
@@ -170,6 +170,8 @@ class Workload:
             self.sim.at(began, self._later, churn.swaps, self._swap)
         if churn.correlated:
             self.sim.at(began + round(churn.every * SECOND), self._leave_together)
+        if churn.changing:
+            self.sim.at(began + round(churn.every * SECOND), self._change_together)
 
     def _begin_session(self, number: int) -> None:
         self._later(self.scenario.churn.session, self._depart, number)
@@ -230,6 +232,16 @@ class Workload:
             _leave(self.sim.nodes[old], topic)
             _join(self.sim.nodes[new], topic)
 
+    def _change_together(self) -> None:
+        if self._over():
+            return
+        live = self._honest()
+        most = round(self.scenario.churn.changing * len(live))
+        for number in sorted(self.churn_rng.sample(live, self.churn_rng.randint(0, most))):
+            for topic in self.interests.get(number, ()):
+                _turn(self.sim.nodes[number], topic)
+        self.sim.at(self.sim.now + round(self.scenario.churn.every * SECOND), self._change_together)
+
     def _honest(self) -> list[int]:
         """Who is up, without the hostile nodes of an attack: they are no routers, and nobody comes for one of them."""
         return [number for number in self.sim.live if any(isinstance(each, Router) for each in self.sim.nodes[number].machines)]
@@ -237,10 +249,7 @@ class Workload:
     def _flip(self, node: SimNode, topic: str) -> None:
         if self._over() or not node.up:
             return
-        if topic in router_of(node).interests:
-            _leave(node, topic)
-        else:
-            _join(node, topic)
+        _turn(node, topic)
         self._later(self.scenario.churn.subscriptions, self._flip, node, topic)
 
 
@@ -266,6 +275,13 @@ def _leave(node: SimNode, topic: str) -> None:
     router_of(node).leave(topic)
     if (order := order_of(node)) is not None:
         order.close(topic)
+
+
+def _turn(node: SimNode, topic: str) -> None:
+    if topic in router_of(node).interests:
+        _leave(node, topic)
+    else:
+        _join(node, topic)
 
 
 def _publish(node: SimNode, topic: str, data: bytes) -> None:

@@ -3,7 +3,7 @@
 Each model is a frozen Struct that a scenario file can name by its `kind`; times in the files are milliseconds, inside
 they are whole microseconds. A model whose delays are independent of the two nodes gives a `stream` of draws, made in
 blocks because a draw a call would cost more than the rest of a send. `occupancy` is how long a copy keeps its sender
-busy (copies then leave one at a time), `service` how long one keeps its receiver busy.
+busy (copies then leave one at a time), `service` how long one keeps its receiver busy, but for those of `free` lanes.
 
 Sources: VCube-PS section 4 (t_pc + t_q + t_t + t_pp) and the figures its authors' program yields; VCube-PB section 5
 (hop U(10,20), one message a unit of time); one unit of either paper is 1 ms.
@@ -45,9 +45,14 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_
     def service(self) -> int:
         return 0
 
-    def dials(self, rng: Rng) -> Iterator[int] | None:
-        """The same for each way of a dial."""
-        return self.stream(rng)
+    def serves(self, lane: Lane) -> int:
+        """How long a message of that lane keeps its receiver busy."""
+        return self.service
+
+    @property
+    def dials(self) -> bool:
+        """Whether a new link takes its time, or is as if it had always been there."""
+        return True
 
 
 class Constant(Model, frozen=True, tag="constant"):
@@ -131,8 +136,7 @@ class VCubePS(Model, frozen=True, tag="vcube-ps"):
     `paper`: a copy is processed for t_pc = 1, waits t_q, is transmitted for t_t = 1, travels for t_pp; acknowledgements
     are free, as Table 1 of the paper needs. `program`: what the authors' program does: one unit a copy for processing
     and transmission together, every lane charged, the first copy of an idle node leaving at once or a unit later, and
-    t_pp drawn as t_pp - 1 or t_pp. `free` overrides which lanes cost the sender nothing. All channels are there in both, so
-    a dial takes no time.
+    t_pp drawn as t_pp - 1 or t_pp. `free` overrides which lanes cost the sender nothing. All channels are there in both.
     """
 
     setting: Literal["paper", "program"] = "paper"
@@ -152,8 +156,9 @@ class VCubePS(Model, frozen=True, tag="vcube-ps"):
             return repeat(longest + _us(self.t_pc))
         return (longest - MS * rng.getrandbits(1) for _ in repeat(None))
 
-    def dials(self, rng: Rng) -> Iterator[int]:
-        return repeat(0)
+    @property
+    def dials(self) -> bool:
+        return False
 
     def occupancy(self, lane: Lane) -> int:
         free = self.free if self.free is not None else ("urgent", "control") if self.setting == "paper" else ()
@@ -161,11 +166,17 @@ class VCubePS(Model, frozen=True, tag="vcube-ps"):
 
 
 class VCubePB(Model, frozen=True, tag="vcube-pb"):
-    """Each hop takes U(10,20) units; a node handles one message a unit, in order of arrival."""
+    """Each hop takes U(10,20) units; a node handles one message a unit, in order of arrival.
+
+    Messages of `free` lanes cost it nothing: the paper does not say whether it counts acknowledgements. `linked`: its channels
+    are all there from the start, so a dial takes no time.
+    """
 
     low: float = 10.0
     high: float = 20.0
     unit: float = 1.0
+    free: tuple[Literal["urgent", "control", "payload", "lazy"], ...] = ()
+    linked: bool = False
     draw: Literal["copy"] = "copy"
 
     def __post_init__(self) -> None:
@@ -178,6 +189,13 @@ class VCubePB(Model, frozen=True, tag="vcube-pb"):
     @property
     def service(self) -> int:
         return _us(self.unit)
+
+    def serves(self, lane: Lane) -> int:
+        return 0 if lane.name.lower() in self.free else self.service
+
+    @property
+    def dials(self) -> bool:
+        return not self.linked
 
 
 Latency: TypeAlias = Constant | Uniform | Normal | LogNormal | Matrix | VCubePS | VCubePB

@@ -124,7 +124,7 @@ class Network:
         self.rng = sim.stream("network")
         stream = self.latency.stream(sim.stream("latency"))
         self.draws = stream
-        self.dialling = self.latency.dials(sim.stream("dial"))
+        self.dialling = self.latency.stream(sim.stream("dial"))
         self.repeating = self.latency.stream(sim.stream("repeat"))
         self.shared_clock = self.latency.draw == "send"
         self.byte_time = SECOND / sim.bandwidth if sim.bandwidth else 0.0
@@ -209,6 +209,8 @@ class Network:
         return next(self.draws) if self.draws is not None else self.latency.delay(source, target)
 
     def dial_delay(self, source: int, target: int) -> int:
+        if not self.latency.dials:
+            return 0
         return next(self.dialling) if self.dialling is not None else self.latency.delay(source, target)
 
     def repeat_delay(self, source: int, target: int) -> int:
@@ -277,7 +279,7 @@ class Network:
     # A busy receiver.
 
     def serve(self, half: Half, machine: Machine, msg: Freight) -> None:
-        unit, node, now = self.latency.service, half.target, self.sim.now
+        unit, node, now = self.latency.serves(msg.lane), half.target, self.sim.now
         if not unit:
             self.sim.hand(half, machine, msg)
             return

@@ -54,6 +54,7 @@ class Router(Machine):
     pending_limit = 1_024  # a guess: a second of a slow validator at a thousand messages a second
     pending_topic = 256  # of them, of one topic: a guess
     QUEUE_FULL = "validation queue full"
+    repair = 0  # microseconds within which it brings by itself what a crash has held up; an order waits so much longer
 
     def __init__(self, env: Env, overlay: Overlay, app: App, role: Role = Role.PEER) -> None:
         super().__init__(env)

@@ -36,6 +36,8 @@ from pubsub.router import App, Router
 from pubsub.scribe.config import BrokerConfig, ScribeConfig
 from pubsub.scribe.router import SrptB, SrptS
 from pubsub.signing import Signing
+from pubsub.vcube_pb.config import VCubePBConfig
+from pubsub.vcube_pb.router import VCubePB
 from pubsub.vcube_ps.config import VCubePSConfig
 from pubsub.vcube_ps.router import VCubePS
 
@@ -299,6 +301,10 @@ def _build_srpt_b(env: Env, overlay: Overlay, app: App, options: Options) -> Rou
     return SrptB(env, overlay, app, _config("router", BrokerConfig, options))
 
 
+def _build_vcube_pb(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
+    return VCubePB(env, overlay, app, _config("router", VCubePBConfig, options))
+
+
 def _build_kadpubsub(env: Env, overlay: Overlay, app: App, options: Options) -> Router:
     return KadPubSub(env, overlay, app, _config("router", KadPubSubConfig, options))
 
@@ -334,7 +340,7 @@ OVERLAYS = {
         _introduce_vcube,
         _admit_hyparview,
         _build_vcube,
-        ("vcube-ps", "srpt-s", "srpt-b"),
+        ("vcube-ps", "vcube-pb", "srpt-s", "srpt-b"),
     ),
 }
 
@@ -349,6 +355,9 @@ ROUTERS = {
     ),
     "vcube-ps": RouterKind(
         asdict(VCubePSConfig()), {}, VCubePS.protocols, _build_vcube_ps, ("vcube",), VCubePSConfig
+    ),
+    "vcube-pb": RouterKind(
+        asdict(VCubePBConfig()), {}, VCubePB.protocols, _build_vcube_pb, ("vcube",), VCubePBConfig
     ),
     "srpt-s": RouterKind(
         asdict(ScribeConfig()), {}, SrptS.protocols, _build_srpt_s, ("vcube", "kademlia"), ScribeConfig

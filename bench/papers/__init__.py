@@ -28,6 +28,7 @@ GOSSIPSUB = "GossipSub (Vyzovitis et al., arXiv 2007.02754, 2020)"
 PLUMTREE = "Epidemic Broadcast Trees (Leitao, Pereira and Rodrigues, SRDS 2007)"
 STUDY = "A Study on Publish-Subscribe Systems over Overlay Networks (Duarte, Almeida and Fona, 2022), its empty results"
 VCUBE_PS = "VCube-PS (de Araujo, Arantes, Duarte, Rodrigues and Sens, JPDC 2018), against the authors' own program"
+VCUBE_PB = "VCube-PB (de Araujo, Rodrigues, Arantes, Duarte and Sens, SBRC 2017)"
 
 FIGURES: dict[str, Listed] = {
     figure.id: figure
@@ -170,6 +171,24 @@ FIGURES: dict[str, Listed] = {
             "bench.papers.vcube_ps_fig6",
             "Causal barriers of a discussion, and how long they hold back",
             f"{VCUBE_PS}, Figure 6 and the text after it",
+        ),
+        Listed(
+            "vcube-pb.fig3",
+            "bench.papers.vcube_pb_fig3",
+            "Hops until subscribers have the message",
+            f"{VCUBE_PB}, Figure 3, against the hypercube's arithmetic",
+        ),
+        Listed(
+            "vcube-pb.fig4",
+            "bench.papers.vcube_pb_fig4",
+            "Time to delivery, in trees of each publisher's own and in one fixed tree",
+            f"{VCUBE_PB}, Figure 4",
+        ),
+        Listed(
+            "vcube-pb.fig5",
+            "bench.papers.vcube_pb_fig5",
+            "Messages that causal order delays",
+            f"{VCUBE_PB}, Figure 5",
         ),
     )
 }

@@ -57,17 +57,20 @@ def run_figures(known: Facts, groups: Groups) -> list[dict[str, Any]]:
 
 def message_figures(known: Facts, most: int) -> list[dict[str, Any]]:
     """One entry a message, by run and time of publication: run, t, publisher, deliveries, reliability, rmr, ldh; duplicates, the
-    further copies that came to somebody, by each first one: RMR without copies to those who are down; and its id with those of
-    its direct dependencies."""
+    further copies that came to somebody, by each first one: RMR without copies to those who are down; held, to how many it was
+    not delivered when it came; and its id with those of its direct dependencies."""
     loud = known.traces.rows.where(F.col("kind") == DUPLICATE)
     again = loud.groupBy("run", "msg").agg(F.count("*").alias("again"))
-    named = known.publishes.select("run", "msg", F.coalesce("dependencies", F.array().cast("array<long>")).alias("dependencies"))
+    late = known.pairs.where(F.col("delivered") > F.col("received")).groupBy("number").agg(F.count("*").alias("held"))
+    dependencies = F.coalesce("dependencies", F.array().cast("array<long>")).alias("dependencies")
+    named = known.publishes.select("run", "msg", "number", dependencies).join(late, "number", "left")
     chosen = known.per_message.join(again, ["run", "msg"], "left").join(named, ["run", "msg"]).select(
         *("run", "t", "publisher", "deliveries", "msg", "dependencies"),
         delivery.share_in_time().alias("reliability"),
         delivery.redundancy_of_one().alias("rmr"),
         (F.coalesce("again", F.lit(0)) / F.nullif("receptions", F.lit(0))).alias("duplicates"),
         F.col("last_hop").alias("ldh"),
+        F.coalesce("held", F.lit(0)).alias("held"),
     )
     rows = chosen.orderBy("run", "t", "publisher").limit(most + 1).collect()
     if len(rows) > most:

@@ -67,6 +67,9 @@ class Crowd(Protocol):
     def placed(self) -> None:
         """This node has a place, and knows the members."""
 
+    def doubted(self) -> None:
+        """Others took this node for down, which it was not: it may have missed what was said meanwhile."""
+
 
 class VCube(Overlay):
     """`index` is this node's place; `ready` once it also knows the members. `version` counts what has changed in the roll."""
@@ -435,6 +438,8 @@ class VCube(Overlay):
         self._assert(min(counter + 2 - counter % 2, COUNTER - 2))
         if self.ready:
             self._announce((self.own(),), DIMENSION)
+            for watcher in self.crowd:
+                watcher.doubted()
 
     def _note(self, changes: Sequence[Change]) -> None:
         for before, now in changes:

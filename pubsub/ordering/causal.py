@@ -185,6 +185,8 @@ class Causal(Order):
         if topic not in self.router.interests:  # then the router does not hand it back
             self._note(group, publication)
         self.router.publish(publication)
+        if not group.over(publication.id):  # a router may hand it back later; what is published next comes after it all the same
+            self._cover(group, publication)
         return publication
 
     def _open_group(self, topic: str) -> Group | None:
@@ -252,13 +254,17 @@ class Causal(Order):
 
     def _note(self, group: Group, publication: Publication) -> None:
         """last_delvs and the barrier, as VCube-PS has them after Co_Deliver."""
-        self.kept.add(publication, self.env.now())
-        id, header = publication.id, publication.order
+        id = publication.id
         group.last_delvs[id.source, id.epoch] = (id.sequence, self.env.now())
         group.last_delvs.move_to_end((id.source, id.epoch))
         while len(group.last_delvs) + len(group.earlier) > self.config.sources:
             quiet = group.earlier or group.last_delvs
             quiet.pop(next(iter(quiet)))
+        self._cover(group, publication)
+
+    def _cover(self, group: Group, publication: Publication) -> None:
+        self.kept.add(publication, self.env.now())
+        id, header = publication.id, publication.order
         for covered in header.dependencies if header is not None else ():
             group.barrier.pop(covered, None)
         group.barrier[id] = None
@@ -281,10 +287,11 @@ class Causal(Order):
     def _tick(self) -> None:
         """While anything is held: give up, and ask."""
         self.timer, now = None, self.env.now()
+        patience = self.config.patience + self.router.repair
         for topic, group in list(self.groups.items()):
             if group.first_rec is not None and now >= group.first_rec + 2 * self.config.patience:
                 group.starting_cut.clear()
-            for id in [id for id, wanted in group.wanted.items() if wanted.since + self.config.patience <= now]:
+            for id in [id for id, wanted in group.wanted.items() if wanted.since + patience <= now]:
                 self._give_up(topic, group, id)
             while group.held and (oldest := next(iter(group.held.values()))).came + self.config.longest <= now:
                 self._force(group, oldest)

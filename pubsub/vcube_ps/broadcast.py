@@ -99,9 +99,10 @@ class Broadcasts:
             task.parents[sender] = max(message.height, task.parents.get(sender, 0))
             self._serve(task, message.height)
         elif message.height > self.known.get(message.id, 0):
-            self.begin(message.onward() if isinstance(message, Pub) else message, {sender: message.height}, message.height, False)
+            onward = message.onward() if isinstance(message, Pub) else message
+            self.begin(onward, {sender: message.height}, message.height, False, self.says(message))
         else:
-            self._env.send(sender, Ack(message.id, ()))
+            self._env.send(sender, Ack(message.id, self.says(message)))
 
     def acked(self, sender: Peer, msg: Ack) -> None:
         task = self.tasks.get(msg.id)
@@ -128,13 +129,23 @@ class Broadcasts:
             if (wait := task.waiting.get(peer)) is not None:
                 self._env.send(peer, task.message.to(wait.cluster - 1))
 
+    def says(self, message: Pub | Change) -> tuple[Standing, ...]:
+        """What this node says of itself once more: who asks again may have lost what was gathered, with the one who had it."""
+        own = self._views.of(message.topic, self._env.me) if isinstance(message, Sub) else None
+        return (own,) if own is not None and own.subscribed else ()
+
     def _members(self, message: Pub | Change) -> int:
         return self._overlay.roll.up if isinstance(message, Sub) else self._views.subscribers(message.topic)
+
+    def _others(self, message: Pub | Change) -> int:
+        """The source has it."""
+        source = self._overlay.roll.where.get(message.id.source)
+        return self._members(message) & ~(1 << source) if source is not None else self._members(message)
 
     def _serve(self, task: Task, height: int) -> None:
         begun, task.height = task.height, max(height, task.height)
         self.known[task.message.id] = task.height
-        members = self._members(task.message)
+        members = self._others(task.message)
         for s in range(begun + 1, min(height, self._overlay.dimension) + 1):
             self._send(task, s, members)
         self._settle(task)
@@ -145,8 +156,10 @@ class Broadcasts:
         if child is None:
             return
         peer = self._overlay.roll.peer(child)
-        if peer == self._env.me or peer in task.waiting or peer == task.message.id.source:
-            return
+        if peer != self._env.me and peer not in task.waiting:
+            self._hand(task, peer, s)
+
+    def _hand(self, task: Task, peer: Peer, s: int) -> None:
         task.waiting[peer] = Wait(s, self._env.now() + self._config.patience)
         self._env.send(peer, task.message.to(s - 1))
         if self._timer is None:
@@ -157,7 +170,7 @@ class Broadcasts:
         if child is not None:
             task.passed |= 1 << child.index
             s = cluster(me, child.index) if me is not None and child.index != me else s
-        self._send(task, s, self._members(task.message) & ~task.passed)
+        self._send(task, s, self._others(task.message) & ~task.passed)
         self._settle(task)
 
     def _settle(self, task: Task) -> None:

@@ -21,11 +21,11 @@ class VCubePSConfig:
     held_bytes: int = 1 << 24  # a guess: of messages of this node that wait for the gate, and of others for their predecessors
 
     def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
-            if getattr(self, name) < 1:
-                raise UsageError(f"vcube_ps: {name} is {getattr(self, name)}; it must be at least 1")
+        for name, value in vars(self).items():
+            if value < 1 and not isinstance(value, bool):
+                raise UsageError(f"vcube: {name} is {value}; it must be at least 1")
         if self.window > WINDOW:
-            raise UsageError(f"vcube_ps: window is {self.window}; it must be at most {WINDOW}")
+            raise UsageError(f"vcube: window is {self.window}; it must be at most {WINDOW}")
 
 
 DEFAULTS = VCubePSConfig()

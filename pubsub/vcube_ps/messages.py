@@ -46,7 +46,10 @@ Standings = Annotated[tuple[Standing, ...], Meta(max_length=PLACES)]
 
 
 class Pub(Message, frozen=True, tag=1):
-    """A publication, spread out. `number` counts those of its source and topic; all below `base` are acknowledged."""
+    """A publication, spread out. `number` counts those of its source and topic; all below `base` are acknowledged.
+
+    `elder` is how many microseconds before it the source sent the one before it there; None for the first, and in VCube-PS.
+    """
 
     lane: ClassVar[Lane] = Lane.PAYLOAD
 
@@ -61,6 +64,7 @@ class Pub(Message, frozen=True, tag=1):
     base: Number
     hops: Annotated[int, Meta(ge=0, le=HOPS)]
     height: Height
+    elder: Number | None = None
 
     @classmethod
     def of(cls, p: Publication, number: int, base: int) -> Pub:
@@ -80,8 +84,10 @@ class Pub(Message, frozen=True, tag=1):
         order = self.order
         if order is not None and not (0 <= order.epoch <= NUMBER and 0 <= order.sequence <= NUMBER):
             raise PeerError("an order with a number that no node counts to")
-        if not 0 <= self.base <= self.number <= NUMBER or not 0 <= self.height <= DIMENSION or not 0 <= self.hops <= HOPS:
+        if not 0 <= self.base <= self.number <= NUMBER or not 0 <= (self.elder or 0) <= NUMBER:
             raise PeerError("a message with a number that no node counts to")
+        if not 0 <= self.height <= DIMENSION or not 0 <= self.hops <= HOPS:
+            raise PeerError("a message for no cube")
 
 
 class Change(Message, frozen=True):

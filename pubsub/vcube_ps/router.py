@@ -13,226 +13,74 @@ the paper leaves open, or assumes away, is settled here as follows:
 - Crashes: see `broadcast`. What a publisher had not sent when it crashed is lost.
 - A subscriber holds links to its children, so that a message meets no dial.
 
-Below it needs the overlay `vcube`; with its oracle, subscriptions are known at once, or those before `oracle_until` are. It knows
-no filters, and what members say of others' subscriptions is believed. Above it promises each message once, and those of a source
-in order.
-Bounds: those of its parts; CHANNELS, FLOORS; `held_bytes` of messages that wait for the gate, beyond which one is refused.
+What it shares with VCube-PB is in `trees`. Above it promises each message once, and those of a source in order.
+Bounds: those of its parts; FLOORS.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
-
-import msgspec
-
 from overlays.overlay import Overlay
-from overlays.vcube.cube import DIMENSION, children
-from overlays.vcube.machine import VCube
-from overlays.vcube.messages import Member
-from peer.errors import PeerError, Refused, UsageError
-from peer.machine import EPOCH_BITS, SECOND, Env, Message, MessageId, Peer, PeerInfo, Reply, Timer, answers, upon
-from peer.trace import DUPLICATE, REJECT
-from pubsub.message import Interest, Publication, weight
-from pubsub.router import EPOCH_ROOM, TOPIC, App, Router
-from pubsub.vcube_ps.broadcast import Broadcasts
+from peer.errors import Refused
+from peer.machine import SECOND, Env, MessageId, Peer, Reply, Timer, answers
+from peer.trace import REJECT
+from pubsub.message import Interest, Publication
+from pubsub.router import App
 from pubsub.vcube_ps.config import DEFAULTS, VCubePSConfig
-from pubsub.vcube_ps.messages import (
-    NUMBER,
-    TOPICS,
-    Ack,
-    AskFloor,
-    Change,
-    Floor,
-    Pub,
-    Standing,
-    Sub,
-    Told,
-    Uns,
-    check_standings,
-)
+from pubsub.vcube_ps.messages import AskFloor, Change, Floor, Pub, Sub
 from pubsub.vcube_ps.streams import Item, Key, Streams
-from pubsub.vcube_ps.views import Views
+from pubsub.vcube_ps.trees import LATE, Channel, Trees
 
-CHANNELS = 4_096
 FLOORS = 1_024
-HOLDS = 256  # topics whose children are linked to
+ASKS = 3  # of a source that does not answer
 STIRRED = 10 * SECOND  # a guess, some rounds of the overlay: members that came or went so long ago are known to all
 RESTLESS = 60 * SECOND  # a guess: where members never stop coming and going it is done all the same
 NEVER = -(1 << 60)
-SETTLED = 500_000  # a guess: so long after a change links follow it, many changes at once
-ASKS = 3  # of a source that does not answer
-
-NOWHERE = Member(0, PeerInfo(0), 0)  # until it is sent: a node may have no place yet when it subscribes
-GATE_FULL = "too much waits for the gate"
-LATE = "later ones were delivered"
 
 
-class Channel:
-    """What this node sends to a topic: `br_queue` of the paper, and what is on its way."""
-
-    __slots__ = ("alone", "bytes", "flights", "next", "queue")
-
-    def __init__(self, number: int) -> None:
-        self.queue: deque[Publication | Change] = deque()
-        self.bytes = 0
-        self.flights: dict[MessageId, int] = {}
-        self.alone = False  # a SUB or UNS is on its way
-        self.next = number
-
-    @property
-    def floor(self) -> int:
-        return min(self.flights.values(), default=self.next)
-
-
-class Arrival:
-    """A message that is not judged yet, and who waits for its ACK."""
-
-    __slots__ = ("message", "parents", "said")
-
-    def __init__(self, message: Pub, sender: Peer, said: tuple[Standing, ...]) -> None:
-        self.message = message
-        self.parents = {sender: message.height}
-        self.said = said
-
-
-class VCubePS(Router):
+class VCubePS(Trees):
+    name = "vcube-ps"
     protocols = ("/weft/vcube-ps/1.0.0",)
 
     def __init__(self, env: Env, overlay: Overlay, app: App, config: VCubePSConfig = DEFAULTS) -> None:
-        super().__init__(env, overlay, app)
-        if not isinstance(overlay, VCube):
-            raise UsageError(f"vcube-ps needs the overlay vcube, not {type(overlay).__name__}")
-        self.cube = overlay
-        self.config = config
-        self.views = Views(overlay)
-        self.broadcasts = Broadcasts(env, overlay, self.views, config, self._finished)
+        super().__init__(env, overlay, app, config)
         self.streams = Streams(config.held_bytes, self._ask_floor)
-        self.channels: dict[str, Channel] = {}
-        self.arrivals: dict[MessageId, Arrival] = {}
         self.floors: list[tuple[str, int, Reply]] = []
         self.asks: dict[Key, int] = {}
-        self.held: dict[Peer, None] = {}  # links to children
-        self.pumping = False
-        self.has_been_placed = False
-        self.settling: Timer | None = None
         self.renewing: Timer | None = None
         self.fresh = False  # there is a subscription that was not made known again
         self.changed = self.first_changed = NEVER  # when members last came or went, and first since that subscription
-        overlay.crowd.append(self)
 
     def stop(self) -> None:
-        self.broadcasts.stop()
-        for timer in (self.settling, self.renewing):
-            if timer is not None:
-                timer.cancel()
-
-    @property
-    def reached(self) -> tuple[Peer, ...]:
-        return (*self.overlay.everyone, *(peer for peer in self.held if peer not in self.overlay.neighbors))
-
-    def unplaced(self) -> int:
-        return sum(channel.bytes for channel in self.channels.values())
-
-    # Algorithm 1.
-
-    def _join(self, interest: Interest) -> None:
-        if not isinstance(interest, str):
-            del self.interests[interest]
-            self._sort_out_filters()
-            raise UsageError("vcube-ps knows subscribers by topic; a filter needs a stack that reaches all, as hyparview/flood")
-        self._settle_soon()
-        if self._omniscient:
-            self._tell_census(interest, True)
-            self._in_force(interest)
-        else:
-            self._begin(interest)
+        super().stop()
+        if self.renewing is not None:
+            self.renewing.cancel()
 
     def _leave(self, interest: Interest) -> None:
         assert isinstance(interest, str)
         self.streams.leave(interest)
-        self._settle_soon()
-        if self._omniscient:
-            self._tell_census(interest, False)
-        else:
-            self._change(interest, Uns)
+        super()._leave(interest)
 
-    @property
-    def _omniscient(self) -> bool:
-        return self.cube.census is not None and self.env.now() < self.config.oracle_until
+    def _finished(self, topic: str, key: MessageId) -> None:
+        super()._finished(topic, key)
+        floor = self.channels[topic].floor
+        due = [each for each in self.floors if each[0] == topic and each[1] <= floor]
+        if due:
+            self.floors = [each for each in self.floors if each not in due]
+            for _, _, reply in due:
+                reply(Floor(floor))
 
-    def _tell_census(self, topic: str, subscribed: bool) -> None:
-        census, index = self.cube.census, self.cube.index
-        assert census is not None and index is not None
-        others = census.subscribers.get(topic, 0) & ~(1 << index)
-        census.subscribers[topic] = others | 1 << index if subscribed else others
-
-    def _change(self, topic: str, kind: type[Change]) -> None:
-        self.sequence += 1
-        key = MessageId(self.env.me, self.env.epoch + (self.sequence >> EPOCH_BITS), self.sequence & EPOCH_ROOM)
-        self.views.note(topic, Standing(self.env.me, kind is Sub, key.epoch, key.sequence))
-        self._channel(topic).queue.append(kind(key, topic, 0) if kind is Uns else Sub(key, topic, 0, NOWHERE))
-        self._pump(topic)
-
-    def _spread(self, publication: Publication) -> None:
-        channel, size = self._channel(publication.topic), weight(publication)
-        if channel.queue and self.unplaced() + size > self.config.held_bytes:
-            self.refused += 1
-            self.trace(REJECT, publication.topic, publication.id, None, 0, GATE_FULL)
-            return
-        channel.queue.append(publication)
-        channel.bytes += size
-        self._pump(publication.topic)
-
-    # START_MSG_PROPAGATION.
-
-    def _channel(self, topic: str) -> Channel:
-        """Numbers go up by one; a channel that was forgotten goes on with a number above all that it had."""
-        channel = self.channels.get(topic)
-        if channel is None:
-            if len(self.channels) >= CHANNELS:
-                for name in [name for name, other in self.channels.items() if not other.queue and not other.flights][:1]:
-                    del self.channels[name]
-            channel = self.channels[topic] = Channel(self.sequence)
-        return channel
-
-    def _pump(self, topic: str) -> None:
-        """Send what the gate lets through. What ends at once, for want of children, does not come in here again."""
-        channel = self.channels[topic]
-        if self.pumping or not self.cube.ready:
-            return
-        self.pumping = True
-        while channel.queue and not channel.alone:
-            head = channel.queue[0]
-            if len(channel.flights) >= (1 if isinstance(head, Change) else self.config.window):
-                break
-            channel.queue.popleft()
-            self._start(channel, head)
-        self.pumping = False
-
-    def _start(self, channel: Channel, head: Publication | Change) -> None:
-        number = channel.next
-        self.broadcasts.note(head.id)
-        if isinstance(head, Publication):
-            channel.bytes -= weight(head)
-            channel.next += 1
-            base = min(channel.floor, number)
-            channel.flights[head.id] = number
-            self.broadcasts.begin(Pub.of(head, number, base), {}, DIMENSION, True)
-        else:
-            channel.alone = True
-            channel.flights[head.id] = number
-            if isinstance(head, Sub):
-                head = msgspec.structs.replace(head, member=self.cube.own())
-                if self.fresh:
-                    self._renew_later()
-            self.broadcasts.begin(head, {}, DIMENSION, True)
+    # Subscriptions while members come and go.
 
     def _begin(self, topic: str) -> None:
         if self.changed + STIRRED < self.env.now():
             self.changed = self.first_changed = NEVER  # all have heard of that
         self.fresh = True
-        self._change(topic, Sub)
+        super()._begin(topic)
+
+    def _start(self, channel: Channel, head: Publication | Change) -> None:
+        super()._start(channel, head)
+        if self.fresh and isinstance(head, Sub):
+            self._renew_later()
 
     def _renew_later(self) -> None:
         if self.renewing is None:
@@ -252,75 +100,23 @@ class VCubePS(Router):
             assert isinstance(interest, str)
             self._change(interest, Sub)
 
+    def member_up(self, peer: Peer) -> None:
+        self._stirred()
+        super().member_up(peer)
+
+    def member_down(self, peer: Peer) -> None:
+        self._stirred()
+        super().member_down(peer)
+
     def _stirred(self) -> None:
         self.changed = self.env.now()
         if self.first_changed == NEVER:
             self.first_changed = self.changed
 
-    def _finished(self, topic: str, key: MessageId) -> None:
-        """All have it."""
-        channel = self.channels[topic]
-        del channel.flights[key]
-        if channel.alone:
-            channel.alone = False
-            own = self.views.of(topic, self.env.me)
-            if topic in self.interests and own is not None and (own.epoch, own.sequence) == (key.epoch, key.sequence):
-                self._in_force(topic)
-                self._settle_soon()
-        due = [floor for floor in self.floors if floor[0] == topic and floor[1] <= channel.floor]
-        if due:
-            self.floors = [floor for floor in self.floors if floor not in due]
-            for _, _, reply in due:
-                reply(Floor(channel.floor))
-        self._pump(topic)
+    # The order of one source.
 
-    # HANDLE_RECEIVED_MSG.
-
-    @upon(Pub)
-    def pub(self, sender: Peer, m: Pub) -> None:
-        m.check(self.env.me)
-        arrival = self.arrivals.get(m.id)
-        if arrival is None and m.id not in self.broadcasts.known:
-            self.broadcasts.note(m.id)
-            self.arrivals[m.id] = Arrival(m, sender, self._says(m))
-            self._received(sender, m.publication(), m.hops)
-            return
-        if self.tracing:
-            self.trace(DUPLICATE, m.topic, m.id, sender)
-        if arrival is not None:
-            arrival.parents[sender] = max(m.height, arrival.parents.get(sender, 0))
-        else:
-            self.broadcasts.again(sender, m)
-
-    def _says(self, m: Pub) -> tuple[Standing, ...]:
-        """Line 96 of the paper: the source may not know this subscriber. Nor that this one left, or never came back to it."""
-        if self._omniscient:
-            return ()
-        own = self.views.of(m.topic, self.env.me)
-        if m.topic not in self.interests:
-            return (own or Standing(self.env.me, False, self.env.epoch, 0),)
-        return () if own is None or (m.id.source, m.topic) in self.streams.streams else (own,)
-
-    def _accepted(self, sender: Peer, publication: Publication, hops: int | None) -> None:
-        m = self.arrivals[publication.id].message
-        self._forward(publication, sender)
-        if m.topic in self.interests:
-            self._hand_up(self._arrived(m, Item(publication, hops)))
-
-    def _forward(self, publication: Publication, sender: Peer) -> None:
-        arrival = self.arrivals.pop(publication.id)
-        self.broadcasts.begin(arrival.message.onward(), arrival.parents, max(arrival.parents.values()), False, arrival.said)
-
-    def _refused(self, publication: Publication) -> None:
-        """It goes no further, but the gate of its source must not wait for it."""
-        arrival = self.arrivals.pop(publication.id)
-        self.env.send_all(tuple(arrival.parents), Ack(publication.id, arrival.said))
-        self.broadcasts.known[publication.id] = DIMENSION
-        if publication.topic in self.interests:
-            self._hand_up(self._arrived(arrival.message, None))
-
-    def _forged(self, publication: Publication) -> None:
-        self.broadcasts.known.pop(publication.id, None)
+    def _follows(self, m: Pub) -> bool:
+        return (m.id.source, m.topic) in self.streams.streams
 
     def _arrived(self, m: Pub, item: Item | None) -> list[Item]:
         late = self.streams.late
@@ -329,54 +125,11 @@ class VCubePS(Router):
             self.trace(REJECT, m.topic, m.id, None, m.hops, LATE)
         return items
 
-    def _hand_up(self, items: Iterable[Item]) -> None:
-        for item in items:
-            if item.publication.topic in self.interests:
-                self._deliver(item.publication, item.hops)
-
     def brought(self, sender: Peer, publication: Publication) -> None:
         """Nothing is taken but from the tree, which brings it in the order of its source, if it is to be had at all."""
 
-    @upon(Sub)
-    def sub(self, sender: Peer, m: Sub) -> None:
-        if m.member.peer != m.id.source:
-            raise PeerError("a subscription that gives another's place")
-        self.cube.introduce(m.member)
-        self._changed(sender, m, True)
-
-    @upon(Uns)
-    def uns(self, sender: Peer, m: Uns) -> None:
-        self._changed(sender, m, False)
-
-    def _changed(self, sender: Peer, m: Change, subscribed: bool) -> None:
-        m.check(self.env.me)
-        if m.id in self.broadcasts.known:
-            self.broadcasts.again(sender, m)
-            return
-        self.broadcasts.note(m.id)
-        own = self.views.of(m.topic, self.env.me)
-        said = (own,) if subscribed and own is not None and own.subscribed else ()
-        fresh = m.id.source != self.env.me and self.views.note(
-            m.topic, Standing(m.id.source, subscribed, m.id.epoch, m.id.sequence)
-        )
-        self.broadcasts.begin(m, {sender: m.height}, m.height, False, said)
-        if fresh and not subscribed:
-            self._hand_up(item for item in self.streams.drop((m.id.source, m.topic)) if item is not None)
-        if fresh and m.topic in self.interests:
-            self._settle_soon()
-
-    @upon(Ack)
-    def ack(self, sender: Peer, m: Ack) -> None:
-        check_standings(self.env.me, m.view)
-        self.broadcasts.acked(sender, m)
-
-    @upon(Told)
-    def told(self, sender: Peer, m: Told) -> None:
-        for topic, epoch, sequence in m.topics:
-            if len(topic) > TOPIC or not (0 <= epoch <= NUMBER and 0 <= sequence <= NUMBER):
-                raise PeerError("a subscription with a number that no node counts to")
-            if self.views.note(topic, Standing(sender, True, epoch, sequence)) and topic in self.interests:
-                self._settle_soon()
+    def _gone(self, m: Change) -> None:
+        self._hand_up(item for item in self.streams.drop((m.id.source, m.topic)) if item is not None)
 
     # The order of one source.
 
@@ -414,66 +167,3 @@ class VCubePS(Router):
         else:
             self.asks.pop(key, None)
             self._hand_up(self.streams.unanswered(key))
-
-    # Members and links.
-
-    def placed(self) -> None:
-        """Who has a new place has missed what was said meanwhile; so it subscribes again."""
-        if self.has_been_placed and self.cube.census is None:
-            for interest in list(self.interests):
-                assert isinstance(interest, str)
-                self._begin(interest)
-        self.has_been_placed = True
-        for topic in list(self.channels):
-            self._pump(topic)
-        self._settle_soon()
-
-    def member_up(self, peer: Peer) -> None:
-        """It was not there when SUB went round, or it forgot."""
-        self._stirred()
-        own = [(topic, self.views.of(topic, self.env.me)) for topic in self.interests if isinstance(topic, str)]
-        told = [(topic, standing.epoch, standing.sequence) for topic, standing in own if standing is not None]
-        for begin in range(0, len(told), TOPICS):
-            self.env.send(peer, Told(tuple(told[begin : begin + TOPICS])))
-        self._settle_soon()
-
-    def member_down(self, peer: Peer) -> None:
-        self._stirred()
-        self.broadcasts.down(peer)
-        self._settle_soon()
-
-    def member_gone(self, peer: Peer) -> None:
-        self.views.forget(peer)
-
-    def link_down(self, peer: Peer, incarnation: int, reason: str) -> None:
-        lost = self.held.pop(peer, 0) is None
-        if incarnation and self.broadcasts.waits_for(peer):
-            self.broadcasts.broken(peer)
-        if lost:
-            self.cube.suspect(peer)
-            self._settle_soon()
-
-    def dropped(self, peer: Peer, msg: Message) -> None:
-        if isinstance(msg, Pub | Change):
-            self.cube.suspect(peer)
-
-    def _settle_soon(self) -> None:
-        if self.settling is None and self.interests:
-            self.settling = self.env.after(SETTLED, self._settle_links)
-
-    def _settle_links(self) -> None:
-        """The children of this node in any tree are the first of each of its clusters."""
-        self.settling = None
-        index, roll = self.cube.index, self.cube.roll
-        wanted: dict[Peer, None] = {}
-        for topic in list(self.interests)[:HOLDS]:
-            assert isinstance(topic, str)
-            if index is not None:
-                wanted |= dict.fromkeys(map(roll.peer, children(index, self.cube.dimension, self.views.subscribers(topic))))
-        wanted.pop(self.env.me, None)
-        gone, new = [peer for peer in self.held if peer not in wanted], [peer for peer in wanted if peer not in self.held]
-        self.held = wanted
-        for peer in gone:
-            self.env.disconnect(peer)
-        for peer in new:
-            self.env.connect(peer)

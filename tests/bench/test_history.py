@@ -19,6 +19,7 @@ from bench.history import (
     read,
     tell,
     total,
+    validity,
 )
 from bench.run import run
 from bench.scenario import Scenario, Workload
@@ -144,3 +145,16 @@ def test_a_folder_tells_the_same_as_the_rows_in_memory(tmp_path: Path) -> None:
     for check in CHECKS:
         assert len(check(in_memory)) == len(check(stored))
     assert len(causal(stored)) > 0
+
+
+def test_validity_asks_for_what_the_living_published_of_them_and_of_correct_subscribers() -> None:
+    def lacking(text: str) -> list[Violation]:
+        return validity(tell(events(text)))
+
+    assert lacking("1( 1+a 1-a 5( 5-a") == []
+    assert lacking("1( 1+a") == [Violation(1, "a")]
+    assert lacking("1+z 5( 5-z 1+a") == [Violation(5, "a")], "1 does not subscribe, and delivers nothing"
+    assert lacking("1+z 5( 5-z 1+a 1!") == [], "who dies may take it along"
+    assert lacking("1! 1+z 5( 5-z 1+a") == [Violation(5, "a")], "that was another life"
+    assert lacking("1+z 5( 5-z 1+a 5)") == []
+    assert validity(tell(events("1+z 5( 5-z 1+a")), until=3) == []

@@ -20,6 +20,7 @@ from bench.sybils import Siege
 from bench.workload import Workload
 from overlays.static import Static
 from peer import faults
+from peer.errors import UsageError
 from peer.latency import Constant
 from peer.machine import SECOND, Lane, MessageId, Peer
 from peer.sim import Simulator
@@ -462,3 +463,33 @@ def test_churn_does_not_shift_who_subscribes_to_what_and_who_publishes_when() ->
     started = [[(row.node, row.topic) for row in played.rows.of(JOINED) if row.t == 0] for played in (calm, stormy)]
     assert started[0] == started[1]
     assert [row.t for row in calm.published()] == [row.t for row in stormy.published()]
+
+
+def test_nodes_may_be_named_that_subscribe_and_publish() -> None:
+    played = play(workload=Work(messages=6, subscribing=(3, 5, 8), publishing=(2, 5)))
+    assert {row.node for row in played.rows.of(JOINED)} == {3, 5, 8}
+    assert {row.node for row in played.published()} <= {2, 5}
+
+
+@pytest.mark.parametrize(("name", "work"), [("subscribing", Work(subscribing=(20,))), ("publishing", Work(publishing=(20,)))])
+def test_a_node_that_is_not_there_cannot_be_named(name: str, work: Work) -> None:
+    with pytest.raises(UsageError, match=rf"workload\.{name} names node 20; nodes are numbered from 0 to 19"):
+        play(workload=work)
+
+
+def test_publishers_speak_once_each_at_moments_of_their_own() -> None:
+    played = play(workload=Work(messages=10, rate=5.0, publishers=10, arrivals="phased"))
+    said = played.published()
+    assert len({row.node for row in said}) == len(said) == 10
+    assert all(SECOND <= row.t <= 3 * SECOND for row in said)
+    gaps = {later.t - earlier.t for earlier, later in pairwise(said)}
+    assert len(gaps) == 9
+
+
+def test_up_to_a_share_of_the_subscriptions_change_together() -> None:
+    played = churned(100.0, Churn(changing=0.1, every=1.0, start=10.0, stop=90.0))
+    changes = Counter(row.t for row in played.rows.of(LEAVE, JOINED) if row.t)
+    assert set(changes) <= {number * SECOND for number in range(11, 91)}
+    assert max(changes.values()) == 5
+    assert within(sum(changes.values()), 80 * 2.5, variance=80 * 3.0)
+    assert played.rows.of(NODE_DOWN) == []

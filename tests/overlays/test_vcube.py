@@ -46,6 +46,9 @@ class Crowd:
     def placed(self) -> None:
         self.heard.append(("placed", None))
 
+    def doubted(self) -> None:
+        self.heard.append(("doubted", None))
+
 
 def member(index: int, peer: Peer | None = None, counter: int = 0) -> Member:
     return Member(index, PeerInfo(index if peer is None else peer), counter)
@@ -527,6 +530,12 @@ async def until(true: Callable[[], bool]) -> None:
     with trio.fail_after(60):
         while not true():
             await trio.sleep(0.05)
+
+
+def test_who_hears_that_it_was_taken_for_down_tells_those_above() -> None:
+    cube, _, crowd = founder(8)
+    receive(cube, 1, News((member(ME, counter=1),), 0))
+    assert cube.counter == 2 and crowd.heard[1:] == [("doubted", None)]
 
 
 # The way to a key.

@@ -356,6 +356,26 @@ def test_the_unit_of_vcube_pb_can_be_set() -> None:
     assert [(t - SECOND) / MS for t, *_ in b.got] == [10, 17, 24]
 
 
+def test_lanes_that_cost_a_receiver_of_vcube_pb_nothing_do_not_wait() -> None:
+    sim = Simulator(1, VCubePB(low=10.0, high=10.0, unit=7.0, free=("control",)))
+    a, b = pair(sim)
+    a.env.send(1, load(1))
+    a.env.send(1, load(2))
+    a.env.send(1, Word("x"))
+    a.env.send(1, Word("y"))
+    sim.run(2 * SECOND)
+    assert [(t - SECOND) // MS for t, *_ in b.got] == [10, 10, 10, 17]
+
+
+def test_where_all_are_linked_a_dial_takes_no_time() -> None:
+    for linked, first in ((False, 30), (True, 10)):
+        sim = Simulator(1, VCubePB(low=10.0, high=10.0, linked=linked))
+        a, b = probes(sim, 2)
+        a.env.send(1, Word("x"))
+        sim.run(SECOND)
+        assert [t // MS for t, *_ in b.got] == [first]
+
+
 def test_a_close_does_not_overtake_what_waits_at_a_busy_receiver() -> None:
     sim = Simulator(1, VCubePB(low=10.0, high=10.0))
     a, b = pair(sim)

@@ -101,6 +101,24 @@ def test_a_message_waits_for_what_it_comes_after() -> None:
     assert [row.msg for row in node.env.traced if row.kind == DELIVER] == [question.id, answer.id, thanks.id]
 
 
+def test_what_is_published_comes_after_what_the_router_has_not_handed_back_yet() -> None:
+    node = Node()
+    node.router.publish = lambda publication: None  # type: ignore[method-assign]
+    first, second, third = node.says(b"1"), node.says(b"2"), node.says(b"3")
+    assert [p.order.dependencies for p in (first, second, third) if p.order] == [(), (first.id,), (second.id,)]
+
+
+def test_an_order_waits_longer_over_a_router_that_repairs() -> None:
+    node = Node(me=9)
+    node.router.repair = 60 * SECOND
+    question, answer, _ = dialogue()
+    node.hears(answer)
+    node.env.advance(CausalConfig().patience + 30 * SECOND)
+    assert node.data == []
+    node.hears(question)
+    assert node.data == [question.data, answer.data]
+
+
 def test_concurrent_messages_do_not_wait_for_each_other() -> None:
     one, other, node = Node(1).says(b"one"), Node(2).says(b"other"), Node()
     node.hears(other, one)

@@ -36,8 +36,9 @@ from pubsub.message import Filter, Publication, Verdict
 from pubsub.router import Router
 from pubsub.vcube_ps.config import WINDOW, VCubePSConfig
 from pubsub.vcube_ps.messages import NUMBER, Ack, AskFloor, Floor, Pub, Standing, Sub, Told, Uns
-from pubsub.vcube_ps.router import RESTLESS, SETTLED, STIRRED, VCubePS
+from pubsub.vcube_ps.router import RESTLESS, STIRRED, VCubePS
 from pubsub.vcube_ps.streams import Item, Streams
+from pubsub.vcube_ps.trees import SETTLED
 from tests.pubsub.apps import Inbox
 
 GATE = VCubePSConfig(window=1)
