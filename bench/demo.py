@@ -1,8 +1,8 @@
 """`weft demo`: the main job, for somebody who has just arrived: simulate, trace, analyse on Spark, and a report to look at.
 
-A flood and Plumtree spread the same messages over HyParView, in calm weather, under loss, and after crashes that the overlay
-and the tree must mend. All figures come from Spark, over the traces; the traces themselves are deleted when the report is
-written.
+A flood and Plumtree over HyParView, and VCube-PB over a hypercube, spread the same messages: in calm weather, under loss, and
+after crashes that overlays and trees must mend. All figures come from Spark, over the traces; the traces themselves are deleted
+when the report is written.
 """
 
 from __future__ import annotations
@@ -15,17 +15,21 @@ from typing import Any
 
 from bench import report
 from bench.run import run
-from bench.scenario import Network, Scenario, Workload
+from bench.scenario import Network, Options, Scenario, Workload
 from bench.show import Report
 from peer.faults import AnyFault, Loss, MassCrash
 
-NODES = 500
+NODES = 300
 JOIN_EVERY = 0.01
 WARMUP = 30.0
 CRASH = WARMUP + 2.0  # the tree has been built by then
 SIMULATED = 0.4  # the share of the work that the simulations are
 
-ROUTERS = ("flood", "plumtree")
+STACKS: dict[str, tuple[str, Options]] = {
+    "flood": ("hyparview/flood", {}),
+    "plumtree": ("hyparview/plumtree", {}),
+    "vcube-pb": ("vcube/vcube-pb", {"start": "order"}),  # all have their places, for a rush into a cube takes minutes
+}
 WEATHER: dict[str, tuple[AnyFault, ...]] = {
     "calm": (),
     "5% of copies lost": (Loss(at=WARMUP, p=0.05),),
@@ -43,7 +47,7 @@ def demo(args: argparse.Namespace, progress: Report | None = None) -> dict[str, 
 
     report.check(args.report)
     tell = progress or (lambda share, word: None)
-    runs = {f"{router}, {weather}": scenario(router, faults) for weather, faults in WEATHER.items() for router in ROUTERS}
+    runs = {f"{router}, {weather}": scenario(router, faults) for weather, faults in WEATHER.items() for router in STACKS}
     with TemporaryDirectory(prefix="weft-demo-") as folder:
         traces = [Path(folder, name) for name in runs]
         for done, trace in enumerate(traces):
@@ -52,14 +56,17 @@ def demo(args: argparse.Namespace, progress: Report | None = None) -> dict[str, 
         tell(SIMULATED, "starting Spark")
         with spark_session(args.master, memory=args.memory, short=True) as spark:
             analysis = analyze(spark, traces, progress=lambda share, word: tell(SIMULATED + (1 - SIMULATED) * share, word))
-    report.write(analysis, args.report, title=f"Flood and Plumtree among {NODES:,} nodes, in {len(WEATHER)} kinds of weather")
+    title = f"Flood, Plumtree and VCube-PB among {NODES:,} nodes, in {len(WEATHER)} kinds of weather"
+    report.write(analysis, args.report, title=title)
     rows = [_row(figures) for figures in analysis["runs"]]
     return {"rows": rows, "warnings": analysis["warnings"], "report": str(args.report.resolve())}
 
 
 def scenario(router: str, faults: tuple[AnyFault, ...]) -> Scenario:
+    stack, overlay = STACKS[router]
     return Scenario(
-        stack=f"hyparview/{router}",
+        stack=stack,
+        overlay=overlay,
         nodes=NODES,
         join_every=JOIN_EVERY,
         warmup=WARMUP,

@@ -65,4 +65,4 @@ def draw(axes: Axes, rows: Sequence[Row]) -> None:
     axes.set_ylabel("units of time to delivery, mean")
 
 
-FIGURE = Figure(kinds=KINDS, runs=RUNS, quick_runs=RUNS, rows=rows, draw=draw)
+FIGURE = Figure(kinds=KINDS, runs=RUNS, quick_runs=RUNS, rows=rows, draw=draw, wants=("messages",))

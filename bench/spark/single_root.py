@@ -60,8 +60,10 @@ def summary(known: Facts) -> DataFrame:
 def batches(known: Facts, count: int = 20) -> DataFrame:
     """run, batch, mean_ms: the messages of a long run in `count` parts, one after the other; for an interval by batch means."""
     by_message = times(known).groupBy("run", "number").agg(F.sum("value").alias("sum"), F.count("*").alias("count"))
-    in_turn = by_message.withColumn("batch", F.ntile(count).over(Window.partitionBy("run").orderBy("number")))
-    return in_turn.groupBy("run", "batch").agg((F.sum("sum") / F.sum("count") / 1_000).alias("mean_ms"))
+    when = known.publishes.select("number", "t")
+    in_turn = F.ntile(count).over(Window.partitionBy("run").orderBy("t", "number"))
+    mean = (F.sum("sum") / F.sum("count") / 1_000).alias("mean_ms")
+    return by_message.join(when, "number").withColumn("batch", in_turn).groupBy("run", "batch").agg(mean)
 
 
 def nodes(known: Facts) -> DataFrame:

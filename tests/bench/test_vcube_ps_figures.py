@@ -8,11 +8,14 @@ from typing import Any, cast
 import pytest
 
 from bench.papers import (
+    vcube_ps_churn,
     vcube_ps_fig4a,
     vcube_ps_fig4b,
     vcube_ps_fig5,
     vcube_ps_fig6,
     vcube_ps_fig7,
+    vcube_ps_fig8a,
+    vcube_ps_fig8b,
     vcube_ps_fig9,
     vcube_ps_table1,
 )
@@ -202,3 +205,39 @@ def test_a_discussion_in_the_simulator_has_the_barriers_of_the_program() -> None
     assert len(sizes) == 256
     for bound, program in ((5, 0.578), (15, 0.971)):
         assert sum(size < bound for size in sizes) / 256 == pytest.approx(program, abs=0.18)
+
+
+# Subscribers that change places.
+
+
+def swapped(each: Scenario) -> dict[str, Any]:
+    """Twice as slow where somebody changes places."""
+    mean = 600.0 if each.churn.swaps else 300.0
+    queues = [{"node": node, "mean_ms": mean, "queue": None if node else 2.0} for node in range(3)]
+    return {"batches": [mean - 10, mean + 10], "false_positives": 0.02, "per_node": queues}
+
+
+def test_churn_is_held_against_the_same_run_without_it() -> None:
+    told, asked = lab(False, answer=swapped)
+    rows = {row.name: row for row in vcube_ps_fig8a.rows(asked)}
+    assert rows["VCube-PS, 4000 subscribers, sessions of 1 min: by static"].ours == 2.0
+    assert rows["VCube-PS, 4000 subscribers, sessions of 1 min: by static"].ok is False
+    assert rows["SRPT, 4000 subscribers, sessions of 1 min: by static"].paper == 3.56
+    _, worst, *_ = sorted({each.churn.swaps for each in told.asked if each.nodes == 4_096})  # the first is without
+    assert 60 / worst == pytest.approx(46)  # a minute, in the paper's words
+    assert {each.router["oracle_until"] for each in told.asked if each.stack == "vcube/vcube-ps"} == {3_000_000}
+
+
+def test_the_growth_is_shown_for_both_readings_of_the_rate() -> None:
+    rows = {row.name: row for row in vcube_ps_fig8b.rows(lab(False, answer=swapped)[1])}
+    assert rows["VCube-PS, from 1 to 10 % a minute: times"].ours == rows["VCube-PS, from 1 to 10 % a second: times"].ours == 1.0
+    assert rows["SRPT, 5.0% a minute: in a queue (ms)"][1:3] == (468.0, 2.0)
+    assert not any(row.ok for row in rows.values())
+
+
+@pytest.mark.parametrize("system", ["VCube-PS", "SRPT"])
+def test_who_changes_places_is_told_by_messages(system: str) -> None:
+    """Reliable all along, and some who have just left still get what is on its way."""
+    result = run(vcube_ps_churn.scenario(vcube_ps_churn.Point(system, 30, 0.05, 20.0), seed=3), hashed=False)
+    assert result["reliability"] == pytest.approx(1.0, abs=0.02)
+    assert 0.0 < result["false_positives"] < 0.2
