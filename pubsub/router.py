@@ -151,7 +151,7 @@ class Router(Machine):
     def _received(self, sender: Peer, publication: Publication, hops: int | None = None) -> None:
         """The first copy has come; the router has noted its id already."""
         self.trace(RECEIVE, publication.topic, publication.id, sender, hops)
-        problem = self.signing.problem(publication) if self.signing is not None else None
+        problem = self._problem(publication)
         reason = "too large" if too_large(publication, self.size) else problem
         if reason is not None:
             self._refuse(sender, publication, hops, reason)
@@ -160,6 +160,10 @@ class Router(Machine):
         else:
             self._genuine(sender, publication)
             self._validate(sender, publication, hops)
+
+    def _problem(self, publication: Publication) -> str | None:
+        """Why it is not its author's."""
+        return self.signing.problem(publication) if self.signing is not None else None
 
     def _validate(self, sender: Peer, publication: Publication, hops: int | None) -> None:
         if not self.app.validates:

@@ -224,6 +224,8 @@ class VCubePB(Trees):
 
     def _again(self, m: Pub) -> None:
         """A copy may be the first with a number, where an order brought the message."""
+        if m.id not in self.recovery.kept and self._problem(m.publication()) is not None:
+            return
         self.recovery.kept.add(m.onward(), self.env.now())
         self._hand_up(self._arrived(m, None))
 
