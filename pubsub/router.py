@@ -96,10 +96,12 @@ class Router(Machine):
             self._deliver(publication)
 
     def compose(self, topic: str, data: bytes, order: OrderHeader | None = None, attributes: Attributes = ()) -> Publication:
-        self.sequence += 1
-        epoch, sequence = self.env.epoch + (self.sequence >> EPOCH_BITS), self.sequence & EPOCH_ROOM
-        publication = Publication(MessageId(self.env.me, epoch, sequence), topic, data, order, attributes)
+        publication = Publication(self._next_id(), topic, data, order, attributes)
         return self.signing.sign(publication) if self.signing is not None else publication
+
+    def _next_id(self) -> MessageId:
+        self.sequence += 1
+        return MessageId(self.env.me, self.env.epoch + (self.sequence >> EPOCH_BITS), self.sequence & EPOCH_ROOM)
 
     @property
     def reached(self) -> tuple[Peer, ...]:

@@ -29,10 +29,10 @@ from overlays.claims import learn
 from overlays.overlay import Overlay
 from overlays.vcube.machine import VCube
 from peer.errors import UsageError
-from peer.machine import EPOCH_BITS, MS, SECOND, Env, Link, Message, MessageId, Peer, Timer, upon
+from peer.machine import MS, SECOND, Env, Link, Message, MessageId, Peer, Timer, upon
 from peer.trace import DUPLICATE, REJECT
 from pubsub.message import Interest, Publication, weight
-from pubsub.router import EPOCH_ROOM, App, Router
+from pubsub.router import App, Router
 from pubsub.scribe.channels import BURST, OUTLETS, Inlets, Outlet
 from pubsub.scribe.config import BROKERS, BY_TOPIC, DEFAULTS, BrokerConfig, ScribeConfig
 from pubsub.scribe.messages import (
@@ -188,9 +188,7 @@ class Srpt(Router):
     def _reign(self, tree: Tree) -> None:
         self._let_go(tree)
         tree.advance_children()
-        self.sequence += 1
-        reign = MessageId(self.env.me, self.env.epoch + (self.sequence >> EPOCH_BITS), self.sequence & EPOCH_ROOM)
-        tree.begin(reign, 0)
+        tree.begin(self._next_id(), 0)
         tree.is_root = tree.attached = True
         tree.since = self.env.now()
         self._welcome_all(tree, tree.order)

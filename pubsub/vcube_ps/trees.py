@@ -22,10 +22,10 @@ from overlays.vcube.cube import DIMENSION, children
 from overlays.vcube.machine import VCube
 from overlays.vcube.messages import Member
 from peer.errors import PeerError, UsageError
-from peer.machine import EPOCH_BITS, Env, Message, MessageId, Peer, PeerInfo, Timer, upon
+from peer.machine import Env, Message, MessageId, Peer, PeerInfo, Timer, upon
 from peer.trace import DUPLICATE, REJECT
 from pubsub.message import Interest, Publication, weight
-from pubsub.router import EPOCH_ROOM, TOPIC, App, Router
+from pubsub.router import TOPIC, App, Router
 from pubsub.vcube_ps.broadcast import Broadcasts
 from pubsub.vcube_ps.config import DEFAULTS, VCubePSConfig
 from pubsub.vcube_ps.messages import (
@@ -152,8 +152,7 @@ class Trees(Router):
         census.subscribers[topic] = others | 1 << index if subscribed else others
 
     def _change(self, topic: str, kind: type[Change]) -> None:
-        self.sequence += 1
-        key = MessageId(self.env.me, self.env.epoch + (self.sequence >> EPOCH_BITS), self.sequence & EPOCH_ROOM)
+        key = self._next_id()
         self.views.note(topic, Standing(self.env.me, kind is Sub, key.epoch, key.sequence))
         self._channel(topic).queue.append(kind(key, topic, 0) if kind is Uns else Sub(key, topic, 0, NOWHERE))
         self._pump(topic)

@@ -42,7 +42,7 @@ from pubsub.vcube_pb.streams import UNKNOWN, Streams
 from pubsub.vcube_ps.config import WINDOW
 from pubsub.vcube_ps.messages import NUMBER, Ack, Pub, Standing, Sub, Told, Uns
 from pubsub.vcube_ps.streams import Item
-from pubsub.vcube_ps.trees import SETTLED
+from pubsub.vcube_ps.trees import CHANNELS, SETTLED
 from tests.pubsub.apps import Inbox, Seal
 
 STACK = "vcube/vcube-pb"
@@ -130,6 +130,14 @@ def test_a_publisher_need_not_subscribe_and_registers_by_itself_before_it_publis
         desk.hears(peer, Ack(msg.id, (Standing(5, True, 1, 1),) if peer == 4 else ()))
     assert [(peer, msg.id) for peer, msg in desk.sent()] == [(3, published.id), (5, published.id)]
     assert desk.app.delivered == []
+
+
+def test_more_subscriptions_than_channels_are_all_in_force() -> None:
+    desk = Desk(0)
+    for number in range(CHANNELS + 1):
+        desk.router.join(f"t{number}")
+    desk.acknowledge()
+    assert len(desk.app.in_force) == CHANNELS + 1
 
 
 def test_registering_twice_says_it_once_and_withdrawing_tells_those_who_take_part() -> None:
