@@ -96,10 +96,12 @@ class Router(Machine):
             self._deliver(publication)
 
     def compose(self, topic: str, data: bytes, order: OrderHeader | None = None, attributes: Attributes = ()) -> Publication:
-        self.sequence += 1
-        epoch, sequence = self.env.epoch + (self.sequence >> EPOCH_BITS), self.sequence & EPOCH_ROOM
-        publication = Publication(MessageId(self.env.me, epoch, sequence), topic, data, order, attributes)
+        publication = Publication(self._next_id(), topic, data, order, attributes)
         return self.signing.sign(publication) if self.signing is not None else publication
+
+    def _next_id(self) -> MessageId:
+        self.sequence += 1
+        return MessageId(self.env.me, self.env.epoch + (self.sequence >> EPOCH_BITS), self.sequence & EPOCH_ROOM)
 
     @property
     def reached(self) -> tuple[Peer, ...]:
@@ -151,7 +153,7 @@ class Router(Machine):
     def _received(self, sender: Peer, publication: Publication, hops: int | None = None) -> None:
         """The first copy has come; the router has noted its id already."""
         self.trace(RECEIVE, publication.topic, publication.id, sender, hops)
-        problem = self.signing.problem(publication) if self.signing is not None else None
+        problem = self._problem(publication)
         reason = "too large" if too_large(publication, self.size) else problem
         if reason is not None:
             self._refuse(sender, publication, hops, reason)
@@ -160,6 +162,10 @@ class Router(Machine):
         else:
             self._genuine(sender, publication)
             self._validate(sender, publication, hops)
+
+    def _problem(self, publication: Publication) -> str | None:
+        """Why it is not its author's."""
+        return self.signing.problem(publication) if self.signing is not None else None
 
     def _validate(self, sender: Peer, publication: Publication, hops: int | None) -> None:
         if not self.app.validates:

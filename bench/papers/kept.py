@@ -13,6 +13,7 @@ import sys
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import msgspec
@@ -32,10 +33,7 @@ class Kept:
         self._folder = folder
         self._known: dict[str, dict[str, Any]] = {}
         if folder is not None:
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise UsageError(f"the folder {folder} for the runs cannot be made: {error.strerror}") from error
+            _prepare(folder)
 
     def get(self, key: str) -> dict[str, Any] | None:
         if key not in self._known and self._folder is not None:
@@ -49,8 +47,24 @@ class Kept:
         if self._folder is None:
             return
         half = self._folder / f"{key}.{os.getpid()}"
-        half.write_text(json.dumps(measures), encoding="utf-8")
-        half.replace(self._folder / f"{key}.json")
+        try:
+            half.write_text(json.dumps(measures), encoding="utf-8")
+            half.replace(self._folder / f"{key}.json")
+        except OSError as error:
+            log.warning("%s cannot be written, so its run is not kept: %s", half, error)
+
+
+def _prepare(folder: Path) -> None:
+    """Before hours of runs, not after them."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"the folder {folder} for the runs cannot be made: {error.strerror}") from error
+    try:
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UsageError(f"nothing can be written to the folder {folder} for the runs: {error.strerror}") from error
 
 
 def key_of(*what: object) -> str:
@@ -72,9 +86,11 @@ def _code() -> bytes:
 def _read(path: Path) -> dict[str, Any] | None:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict) or not found:
+            raise ValueError("it holds no measures")
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         log.warning("%s cannot be read, so its run is made again: %s", path, error)
         return None
-    return found if isinstance(found, dict) else None
+    return found

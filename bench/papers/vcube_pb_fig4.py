@@ -16,7 +16,7 @@ from math import log2
 from typing import TYPE_CHECKING
 
 from bench.papers.figure import Figure, Lab, Row, measured, number
-from bench.papers.vcube_pb_setting import KINDS, RUNS, Point, measure, sizes
+from bench.papers.vcube_pb_setting import KINDS, RUNS, SIZES, Point, measure, sizes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,7 +56,7 @@ def draw(axes: Axes, rows: Sequence[Row]) -> None:
 
     named = {row.name: row for row in rows}
     for tree in ("VCube-PB", "a fixed tree"):
-        shown = [nodes for nodes in (8, 32, 128, 512, 2_048) if f"units to delivery, {tree}, {nodes} nodes" in named]
+        shown = [nodes for nodes in SIZES if f"units to delivery, {tree}, {nodes} nodes" in named]
         hops = [log2(nodes) / 2 * nodes / (nodes - 1) + (tree != "VCube-PB") for nodes in shown]
         picture.paper(axes, [float(nodes) for nodes in shown], [15 * each for each in hops], f"theory without queues, {tree}")
         picture.ours(axes, [float(n) for n in shown], [named[f"units to delivery, {tree}, {n} nodes"] for n in shown])

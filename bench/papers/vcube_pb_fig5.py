@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from bench.papers.figure import Figure, Lab, Measures, Row, measured
-from bench.papers.vcube_pb_setting import KINDS, RUNS, Point, measure, sizes
+from bench.papers.vcube_pb_setting import KINDS, RUNS, SIZES, Point, measure, sizes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,7 +60,7 @@ def draw(axes: Axes, rows: Sequence[Row]) -> None:
     named = {row.name: row for row in rows}
     for share in SHARES:
         for tree in ("VCube-PB", "a fixed tree"):
-            shown = [nodes for nodes in (8, 32, 128, 512, 2_048) if _name(nodes, share, tree) in named]
+            shown = [nodes for nodes in SIZES if _name(nodes, share, tree) in named]
             ours = [named[_name(nodes, share, tree)] for nodes in shown]
             if tree == "VCube-PB":
                 picture.ours(axes, [float(nodes) for nodes in shown], ours)

@@ -14,12 +14,15 @@ Bounds: the heap is a quarter of the machine, 1 GB at least and 4 GB at most, or
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -127,7 +130,7 @@ def _connected(builder: SparkSession.Builder, master: str) -> Iterator[SparkSess
 @contextmanager
 def _embedded(builder: SparkSession.Builder, master: str, settings: dict[str, str]) -> Iterator[SparkSession]:
     java = find_java()
-    with tempfile.TemporaryDirectory(prefix="weft-spark-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="weft-spark-", ignore_cleanup_errors=True) as folder, _py4j_mute():
         home = Path(folder)
         log = _shim(home, java)
         before = {name: os.environ.get(name) for name in ("JAVA_HOME", "PYSPARK_PYTHON", "SPARK_REMOTE")}
@@ -136,7 +139,8 @@ def _embedded(builder: SparkSession.Builder, master: str, settings: dict[str, st
         for name, value in settings.items():
             builder = builder.config(name, value)
         try:
-            spark = builder.master(master).getOrCreate()
+            with _interrupts_kept():
+                spark = builder.master(master).getOrCreate()
         except Exception as error:  # Py4J, Spark and the system each have their own
             raise WeftError(f"Spark did not start on {java}: {_last_words(log) or _first_line(error)}") from error
         finally:
@@ -145,6 +149,35 @@ def _embedded(builder: SparkSession.Builder, master: str, settings: dict[str, st
             yield spark
         finally:
             _stop(spark)
+
+
+@contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Spark sets a handler of its own, which speaks to Java while somebody else waits for Java's answer, and fails at that."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _py4j_mute() -> Iterator[None]:
+    """It logs a traceback, some to the root logger, for each call that fails or is interrupted, and raises the error besides."""
+    root, own = logging.getLogger(), logging.getLogger("py4j")
+    level = own.level
+    root.addFilter(_is_of_another)
+    own.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        root.removeFilter(_is_of_another)
+        own.setLevel(level)
+
+
+def _is_of_another(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _settings(master: str, memory: str | None, short: bool) -> dict[str, str]:

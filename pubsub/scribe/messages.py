@@ -144,7 +144,7 @@ def check(me: Peer, msg: Message) -> None:
             raise PeerError("no message goes so far")
     if isinstance(msg, Publish):
         check_infos(me, (msg.source,))
-        if msg.source.peer != msg.id.source or not 0 <= msg.base <= msg.number or not 0 <= msg.life <= NUMBER:
+        if msg.source.peer != msg.id.source or not 0 <= msg.base <= msg.number or not 0 <= msg.life <= msg.id.epoch:
             raise PeerError("a publication in the name of another, or with numbers that no node counts to")
     if isinstance(msg, Taken):
         check_infos(me, (msg.me,))

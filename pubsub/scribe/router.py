@@ -16,7 +16,7 @@ SRPT-B, where brokers alone make the tree. What these leave open is settled here
 Below it needs `next_hop`, and links in order. Above it promises each message once, and those of a source in order while the root
 is the same: what somebody missed in the reign before may come after what followed it, for late is better than lost, and an order
 that stands above sorts it out. What the root had answered for and not handed on when it crashed is lost. It knows no filters.
-That a node is the root, and how far it is, is believed.
+That a node is the root, and how far it is, is believed, and so are the numbers that a publication has on its way to the root.
 Bounds: those of its parts; TOPICS; WAITING messages of one behind one that is not judged; `held_bytes` of what waits for the
 root, beyond which a message is refused; timers: two.
 """
@@ -29,10 +29,10 @@ from overlays.claims import learn
 from overlays.overlay import Overlay
 from overlays.vcube.machine import VCube
 from peer.errors import UsageError
-from peer.machine import EPOCH_BITS, MS, SECOND, Env, Link, Message, MessageId, Peer, Timer, upon
+from peer.machine import MS, SECOND, Env, Link, Message, MessageId, Peer, Timer, upon
 from peer.trace import DUPLICATE, REJECT
 from pubsub.message import Interest, Publication, weight
-from pubsub.router import EPOCH_ROOM, App, Router
+from pubsub.router import App, Router
 from pubsub.scribe.channels import BURST, OUTLETS, Inlets, Outlet
 from pubsub.scribe.config import BROKERS, BY_TOPIC, DEFAULTS, BrokerConfig, ScribeConfig
 from pubsub.scribe.messages import (
@@ -188,9 +188,7 @@ class Srpt(Router):
     def _reign(self, tree: Tree) -> None:
         self._let_go(tree)
         tree.advance_children()
-        self.sequence += 1
-        reign = MessageId(self.env.me, self.env.epoch + (self.sequence >> EPOCH_BITS), self.sequence & EPOCH_ROOM)
-        tree.begin(reign, 0)
+        tree.begin(self._next_id(), 0)
         tree.is_root = tree.attached = True
         tree.since = self.env.now()
         self._welcome_all(tree, tree.order)
@@ -375,10 +373,17 @@ class Srpt(Router):
         check(self.env.me, m)
         if m.id.source == self.env.me or m.hops > HOPS or not self.overlay.can_route:
             return
-        if self.routes.parent(m.topic) is None:
-            self._take(sender, m)
-        else:
+        if self.routes.parent(m.topic) is not None:
             self._to_root(m.onward())
+        elif sender == m.id.source or self._is_genuine(sender, m):
+            self._take(sender, m)
+
+    def _is_genuine(self, sender: Peer, m: Publish | Bequest) -> bool:
+        """Asked before anything is noted of its source: else whoever invents a message would have its turn."""
+        problem = self._problem(m.publication())
+        if problem is not None:
+            self.trace(REJECT, m.topic, m.id, sender, m.hops, problem)
+        return problem is None
 
     def _take(self, sender: Peer, m: Publish) -> None:
         """This node is the root."""
@@ -411,7 +416,9 @@ class Srpt(Router):
         parent = self.routes.parent(m.topic)
         if parent is not None:
             self.env.send(parent, m.onward())
-        elif (tree := self._throne(m.topic)) is not None and self.inlets.bequeathed(m.id, m.topic):
+            return
+        tree = self._throne(m.topic) if self._is_genuine(sender, m) else None
+        if tree is not None and self.inlets.bequeathed(m.id, m.topic):
             item = Item(m.publication(), m.hops)
             tree.queue.append(item)
             self._judge(tree, item, sender)

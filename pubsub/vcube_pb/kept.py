@@ -51,6 +51,9 @@ class Kept:
     def __len__(self) -> int:
         return len(self._oldest)
 
+    def __contains__(self, key: MessageId) -> bool:
+        return key in self._oldest
+
     def add(self, message: Pub, now: int) -> None:
         self._expire(now)
         if message.id in self._oldest:

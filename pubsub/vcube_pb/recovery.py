@@ -52,6 +52,7 @@ class Recovery:
         self._found = found
         self.began: dict[str, int] = {}  # topics, and since when this node subscribes in force
         self._tries: dict[Key, int] = {}
+        self._rests: dict[tuple[Peer, str], None] = {}  # who has more of which topic, and will be asked again
 
     # Gaps.
 
@@ -133,8 +134,14 @@ class Recovery:
         )
 
     def _told_since(self, peer: Peer, topic: str, msg: Since) -> None:
-        if msg.more:
-            self._env.after(AGAIN, self.ask_since, peer, topic)
+        """One who always has more is asked once a second, however often it comes back."""
+        if msg.more and (peer, topic) not in self._rests:
+            self._rests[peer, topic] = None
+            self._env.after(AGAIN, self._ask_rest, peer, topic)
+
+    def _ask_rest(self, peer: Peer, topic: str) -> None:
+        del self._rests[peer, topic]
+        self.ask_since(peer, topic)
 
     def asked_since(self, sender: Peer, msg: AskSince, reply: Reply) -> None:
         known = {(position.source, msg.topic, position.epoch): position.next for position in msg.known}

@@ -23,10 +23,10 @@ import msgspec
 from overlays.overlay import Overlay
 from overlays.vcube.cube import DIMENSION
 from peer.errors import PeerError, UsageError
-from peer.machine import EPOCH_BITS, SECOND, Env, MessageId, Peer, Reply, Timer, answers, upon
+from peer.machine import SECOND, Env, MessageId, Peer, Reply, Timer, answers, upon
 from peer.trace import DUPLICATE, PUBLISH, REJECT
 from pubsub.message import Interest, Publication, weight
-from pubsub.router import EPOCH_ROOM, App
+from pubsub.router import App
 from pubsub.vcube_pb.broadcast import ReliableBroadcasts
 from pubsub.vcube_pb.config import DEFAULTS, VCubePBConfig
 from pubsub.vcube_pb.kept import stream_of
@@ -126,7 +126,8 @@ class VCubePB(Trees):
         super()._spread(publication)
 
     def _pump(self, topic: str) -> None:
-        if topic in self.informed:
+        """There may be no channel: one that nothing is sent in goes for another, even while its topic's change is on its way."""
+        if topic in self.informed and topic in self.channels:
             super()._pump(topic)
 
     def _launch(self, message: Pub) -> None:
@@ -139,8 +140,7 @@ class VCubePB(Trees):
     # VCUBE_JOIN and VCUBE_LEAVE.
 
     def _change(self, topic: str, kind: type[Change], again: bool = False) -> None:
-        self.sequence += 1
-        key = MessageId(self.env.me, self.env.epoch + (self.sequence >> EPOCH_BITS), self.sequence & EPOCH_ROOM)
+        key = self._next_id()
         views = self.editors if kind in (Reg, Unreg) else self.views
         views.note(topic, Standing(self.env.me, issubclass(kind, Sub), key.epoch, key.sequence))
         self._channel(topic)
@@ -224,6 +224,8 @@ class VCubePB(Trees):
 
     def _again(self, m: Pub) -> None:
         """A copy may be the first with a number, where an order brought the message."""
+        if m.id not in self.recovery.kept and self._problem(m.publication()) is not None:
+            return
         self.recovery.kept.add(m.onward(), self.env.now())
         self._hand_up(self._arrived(m, None))
 

@@ -92,6 +92,10 @@ class Broadcasts:
         self.tasks[message.id] = task
         self._serve(task, height)
 
+    def would_hand_on(self, message: Pub) -> bool:
+        """Whether this very copy would go on, and not the one that came first."""
+        return message.id not in self.tasks and message.height > self.known.get(message.id, 0)
+
     def again(self, sender: Peer, message: Pub | Change) -> None:
         """A copy of one that is known."""
         task = self.tasks.get(message.id)

@@ -131,8 +131,6 @@ class VCubePS(Trees):
     def _gone(self, m: Change) -> None:
         self._hand_up(item for item in self.streams.drop((m.id.source, m.topic)) if item is not None)
 
-    # The order of one source.
-
     def _ask_floor(self, key: Key, number: int) -> None:
         source, topic = key
         self.env.request(

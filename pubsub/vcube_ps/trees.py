@@ -5,7 +5,7 @@ nodes, UNS and PUB to the topic's subscribers; ACKs come back when all below hav
 subscriber holds links to its children, so that a message meets no dial.
 
 Below it needs the overlay `vcube`; with its oracle, subscriptions are known at once, or those before `oracle_until` are. It knows
-no filters, and what members say of others' subscriptions is believed.
+no filters. What members say of others' subscriptions is believed, and so are the numbers of what they hand on.
 Bounds: those of `broadcast` and `views`; CHANNELS; `held_bytes` of messages that wait for the gate, beyond which one is refused.
 """
 
@@ -22,10 +22,10 @@ from overlays.vcube.cube import DIMENSION, children
 from overlays.vcube.machine import VCube
 from overlays.vcube.messages import Member
 from peer.errors import PeerError, UsageError
-from peer.machine import EPOCH_BITS, Env, Message, MessageId, Peer, PeerInfo, Timer, upon
+from peer.machine import Env, Message, MessageId, Peer, PeerInfo, Timer, upon
 from peer.trace import DUPLICATE, REJECT
 from pubsub.message import Interest, Publication, weight
-from pubsub.router import EPOCH_ROOM, TOPIC, App, Router
+from pubsub.router import TOPIC, App, Router
 from pubsub.vcube_ps.broadcast import Broadcasts
 from pubsub.vcube_ps.config import DEFAULTS, VCubePSConfig
 from pubsub.vcube_ps.messages import (
@@ -74,12 +74,13 @@ class Channel:
 class Arrival:
     """A message that is not judged yet, and who waits for its ACK."""
 
-    __slots__ = ("message", "parents", "said")
+    __slots__ = ("genuine", "message", "parents", "said")
 
     def __init__(self, message: Pub, sender: Peer, said: tuple[Standing, ...]) -> None:
         self.message = message
         self.parents = {sender: message.height}
         self.said = said
+        self.genuine = False
 
 
 class Trees(Router):
@@ -151,8 +152,7 @@ class Trees(Router):
         census.subscribers[topic] = others | 1 << index if subscribed else others
 
     def _change(self, topic: str, kind: type[Change]) -> None:
-        self.sequence += 1
-        key = MessageId(self.env.me, self.env.epoch + (self.sequence >> EPOCH_BITS), self.sequence & EPOCH_ROOM)
+        key = self._next_id()
         self.views.note(topic, Standing(self.env.me, kind is Sub, key.epoch, key.sequence))
         self._channel(topic).queue.append(kind(key, topic, 0) if kind is Uns else Sub(key, topic, 0, NOWHERE))
         self._pump(topic)
@@ -239,8 +239,14 @@ class Trees(Router):
             self.trace(DUPLICATE, m.topic, m.id, sender)
         if arrival is not None:
             arrival.parents[sender] = max(m.height, arrival.parents.get(sender, 0))
-        else:
+        elif not self.broadcasts.would_hand_on(m) or (problem := self._problem(m.publication())) is None:
             self.broadcasts.again(sender, m)
+        else:
+            self.trace(REJECT, m.topic, m.id, sender, m.hops, problem)
+
+    def _genuine(self, sender: Peer, publication: Publication) -> None:
+        if (arrival := self.arrivals.get(publication.id)) is not None:
+            arrival.genuine = True
 
     def _accepted(self, sender: Peer, publication: Publication, hops: int | None) -> None:
         m = self.arrivals[publication.id].message
@@ -270,11 +276,11 @@ class Trees(Router):
         raise NotImplementedError
 
     def _refused(self, publication: Publication) -> None:
-        """It goes no further, but the gate of its source must not wait for it."""
+        """It goes no further, but the gate of its source must not wait for it. What is forged has no number of its source's."""
         arrival = self.arrivals.pop(publication.id)
         self.env.send_all(tuple(arrival.parents), Ack(publication.id, arrival.said))
         self.broadcasts.known[publication.id] = DIMENSION
-        if publication.topic in self.interests:
+        if arrival.genuine and publication.topic in self.interests:
             self._hand_up(self._arrived(arrival.message, None))
 
     def _forged(self, publication: Publication) -> None:

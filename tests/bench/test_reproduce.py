@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from errno import ENOSPC
 from pathlib import Path
 from random import Random
 from statistics import fmean, stdev
@@ -407,7 +408,7 @@ def test_a_kept_run_of_other_code_is_made_again(
     assert len(world.runs) == 4
 
 
-@pytest.mark.parametrize("rest", ["", "{", "[]", "\x00"])
+@pytest.mark.parametrize("rest", ["", "{", "[]", "{}", "\x00"])
 def test_a_kept_run_that_cannot_be_read_is_made_again(
     world: World, table: Callable[..., None], tmp_path: Path, rest: str
 ) -> None:
@@ -424,6 +425,25 @@ def test_a_folder_for_the_runs_that_cannot_be_made_is_said_before_anything_runs(
     with pytest.raises(UsageError, match="file for the runs cannot be made"):
         reproduce(["flood.percolation"], spark=SPARK, keep=tmp_path / "file")
     assert world.runs == []
+
+
+def test_a_folder_for_the_runs_that_takes_nothing_is_said_before_anything_runs(world: World) -> None:
+    with pytest.raises(UsageError, match="nothing can be written to the folder /proc for the runs"):
+        reproduce(["flood.percolation"], spark=SPARK, keep=Path("/proc"))  # where not even root writes
+    assert world.runs == []
+
+
+def test_a_run_that_cannot_be_kept_is_measured_all_the_same(
+    world: World, table: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table(a=made(mean_reliability))
+
+    def full(path: Path, target: Path) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    [entry] = reproduce(["a"], spark=SPARK, runs=2, keep=tmp_path / "kept")
+    assert len(entry["rows"]) == 1 and "error" not in entry
 
 
 def test_a_scenario_that_is_asked_for_twice_is_answered_twice(world: World) -> None:

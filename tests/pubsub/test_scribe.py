@@ -42,7 +42,7 @@ from pubsub.scribe.router import LOOK, SETTLED, Srpt, SrptB, SrptS
 from pubsub.scribe.routes import ByBroker
 from pubsub.scribe.tree import Kept
 from tests.conftest import note_replay
-from tests.pubsub.apps import Inbox
+from tests.pubsub.apps import Inbox, Seal
 
 STACKS = ("vcube/srpt-s", "vcube/srpt-b", "kademlia/srpt-s")
 HERE = ("/ip4/127.0.0.1/tcp/0",)
@@ -251,6 +251,17 @@ def test_the_root_takes_what_a_source_publishes_in_order_and_once() -> None:
         desk.hears(5, publish(number))
     assert delivered(desk) == [b"1", b"2", b"3"]
     assert [msg.number for _, msg in desk.sent()] == [2, 2, 3, 3, 4]
+
+
+@pytest.mark.parametrize("lie", [publish(1), publish(1, life=9), publish(50, base=50)])
+def test_whoever_publishes_in_another_s_name_takes_none_of_its_numbers(lie: Publish) -> None:
+    desk = Desk(0).attached()
+    desk.router.signing = Seal()  # type: ignore[assignment]
+    desk.hears(6, lie)
+    assert desk.sent() == []
+    for number in (1, 2):
+        desk.hears(5, replace(publish(number), signature=b"true"))
+    assert delivered(desk) == [b"1", b"2"]
 
 
 def test_a_new_root_begins_where_the_source_says_that_it_has_no_answer_yet() -> None:
@@ -571,6 +582,14 @@ def bequest(number: int = 1, source: int = 5) -> Bequest:
     return Bequest(MessageId(source, 1, number), "t", b"%d" % number, None, (), b"", b"", 2, number)
 
 
+def test_a_forged_bequest_stands_in_no_other_s_way() -> None:
+    desk = Desk(0).attached()
+    desk.router.signing = Seal()  # type: ignore[assignment]
+    desk.hears(1, bequest(9))
+    desk.hears(1, replace(bequest(1), signature=b"true"))
+    assert delivered(desk) == [b"1"]
+
+
 def test_what_is_bequeathed_is_handed_on_unless_a_later_one_of_its_source_was() -> None:
     desk = Desk(0).attached(1)
     desk.hears(1, bequest(1))
@@ -685,6 +704,7 @@ def test_a_filter_and_an_overlay_without_places_are_refused() -> None:
         replace(publish(), source=PeerInfo(4)),
         publish(number=1, base=2),
         replace(publish(), life=-1),
+        replace(publish(), life=2),
         replace(publish(), hops=-1),
         replace(down(), id=MessageId(b"bytes", 1, 1)),
         replace(down(), topic="t" * 2_000),

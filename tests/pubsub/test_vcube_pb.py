@@ -42,8 +42,8 @@ from pubsub.vcube_pb.streams import UNKNOWN, Streams
 from pubsub.vcube_ps.config import WINDOW
 from pubsub.vcube_ps.messages import NUMBER, Ack, Pub, Standing, Sub, Told, Uns
 from pubsub.vcube_ps.streams import Item
-from pubsub.vcube_ps.trees import SETTLED
-from tests.pubsub.apps import Inbox
+from pubsub.vcube_ps.trees import CHANNELS, SETTLED
+from tests.pubsub.apps import Inbox, Seal
 
 STACK = "vcube/vcube-pb"
 HERE = ("/ip4/127.0.0.1/tcp/0",)
@@ -130,6 +130,14 @@ def test_a_publisher_need_not_subscribe_and_registers_by_itself_before_it_publis
         desk.hears(peer, Ack(msg.id, (Standing(5, True, 1, 1),) if peer == 4 else ()))
     assert [(peer, msg.id) for peer, msg in desk.sent()] == [(3, published.id), (5, published.id)]
     assert desk.app.delivered == []
+
+
+def test_more_subscriptions_than_channels_are_all_in_force() -> None:
+    desk = Desk(0)
+    for number in range(CHANNELS + 1):
+        desk.router.join(f"t{number}")
+    desk.acknowledge()
+    assert len(desk.app.in_force) == CHANNELS + 1
 
 
 def test_registering_twice_says_it_once_and_withdrawing_tells_those_who_take_part() -> None:
@@ -419,6 +427,31 @@ def test_a_member_that_is_back_is_asked_for_what_came_to_it() -> None:
     desk.env.take_requests()
     desk.is_up(5)
     assert [(request.peer, type(request.msg)) for request in desk.env.take_requests()] == [(5, AskSince)]
+
+
+def test_one_who_always_has_more_is_asked_once_at_a_time_however_often_it_comes_back() -> None:
+    desk = Desk(3).subscribed(3, 5)
+    desk.env.take_requests()
+    for counter in range(1, 5):
+        receive(desk.cube, 1, News((Member(5, PeerInfo(5), counter),), 0))
+    requests = desk.env.take_requests()
+    assert len(requests) == 2
+    for request in requests:
+        request.reply(Since(True))
+    desk.env.advance(AGAIN)
+    assert [(request.peer, type(request.msg)) for request in desk.env.take_requests()] == [(5, AskSince)]
+
+
+def test_a_forged_copy_has_no_number_of_its_source_s_and_is_not_kept() -> None:
+    desk = Desk(3).subscribed(2, 3)
+    desk.router.signing = Seal()  # type: ignore[assignment]
+    desk.hears(6, pub(1))
+    true = replace(pub(1), signature=b"true")
+    desk.router.brought(5, true.publication())
+    desk.hears(6, replace(pub(1), data=b"lies"))
+    assert len(desk.router.recovery.kept) == 0
+    desk.hears(2, true)
+    assert desk.delivered == [b"1"] and len(desk.router.recovery.kept) == 1
 
 
 def test_who_is_asked_what_it_has_sends_what_the_other_lacks_and_knows_it_for_a_subscriber() -> None:

@@ -39,7 +39,7 @@ from pubsub.vcube_ps.messages import NUMBER, Ack, AskFloor, Floor, Pub, Standing
 from pubsub.vcube_ps.router import RESTLESS, STIRRED, VCubePS
 from pubsub.vcube_ps.streams import Item, Streams
 from pubsub.vcube_ps.trees import SETTLED
-from tests.pubsub.apps import Inbox
+from tests.pubsub.apps import Inbox, Seal
 
 GATE = VCubePSConfig(window=1)
 STACK = "vcube/vcube-ps"
@@ -370,6 +370,28 @@ def test_a_message_goes_on_when_it_was_accepted_and_not_before() -> None:
     assert desk.sent() == []
     judge.cases[0](Verdict.ACCEPT)
     assert [peer for peer, _ in desk.sent()] == [5]
+
+
+def test_a_forged_copy_has_no_number_of_its_source_s() -> None:
+    desk = Desk(3).subscribed(2, 3)
+    desk.router.signing = Seal()  # type: ignore[assignment]
+    desk.hears(6, pub(9, number=9, epoch=2))
+    desk.hears(6, pub(9, number=9))
+    true = replace(pub(1, number=1), signature=b"true")
+    desk.hears(2, true)
+    assert desk.app.delivered == [true.publication()]
+
+
+def test_a_forged_copy_of_a_message_that_is_known_is_not_handed_on() -> None:
+    desk = Desk(0).subscribed(0, 1, 2, 4)
+    desk.router.signing = Seal()  # type: ignore[assignment]
+    true = replace(pub(1, source=7), signature=b"true")
+    desk.hears(7, true)
+    desk.sent()
+    desk.hears(6, replace(true, height=3, data=b"lies", signature=b"false"))
+    assert desk.sent() == []
+    desk.hears(6, true.to(3))
+    assert {(peer, msg.data) for peer, msg in desk.sent()} == {(1, b"1"), (2, b"1"), (4, b"1")}
 
 
 def test_one_that_is_refused_goes_no_further_and_holds_no_gate() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -98,6 +100,21 @@ def test_without_pyspark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(session, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'weft\[spark\]'"), spark_session():
         pass
+
+
+def test_spark_leaves_interrupts_to_whom_they_went_before() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with session._interrupts_kept():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_what_py4j_logs_is_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    with session._py4j_mute():
+        for path in ("/lib/py4j/java_gateway.py", "/lib/other/file.py"):
+            logging.getLogger().handle(logging.LogRecord("root", logging.ERROR, path, 1, path, None, None))
+        logging.getLogger("py4j.clientserver").error("shut down")
+    assert caplog.messages == ["/lib/other/file.py"]
 
 
 def test_a_java_that_breaks_is_told_with_its_last_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
