@@ -247,7 +247,8 @@ def reproduce(
 
     `keep` is a folder that gets the measures of each run, so that a call that was interrupted goes on when it is repeated.
 
-    Without `runs` each figure has its own number of them; the object says how many it was.
+    Without `runs` each figure has its own number of them; the object says how many it was, at most: where runs take minutes a
+    figure may have fewer.
     """
     if runs is not None and runs < 1:
         raise UsageError(f"--runs is {runs}; it must be 1 at least")
@@ -327,7 +328,7 @@ def _prepare(pictures: Path) -> None:
 def _draw(path: Path, listed: Listed, lab: Lab, draw: Callable[[Axes], None]) -> None:
     from bench.papers.picture import save
 
-    runs = "one run" if lab.runs == 1 else f"{lab.runs} runs"
+    runs = "one run" if lab.runs == 1 else f"{lab.runs} runs at most"
     about = f"{runs} a point, seed {lab.seed}{', quick' if lab.quick else ''}"
     save(path, listed.title, f"{listed.source}; {about}", draw)
 

@@ -56,6 +56,7 @@ from pubsub.seen import Seen
 
 LOOK = SECOND  # between two looks for what did not come
 SETTLED = 50 * MS  # a guess: so long after a change parents are asked for again, many changes at once
+FOUND = 5 * SECOND  # a guess: so long after a reign has begun its subscribers have found it
 EXPIRY = 3  # refreshes of a child that may be lost
 ROOTS = 4_096
 BEQUEST = 64  # a guess: the last messages of a reign
@@ -105,7 +106,10 @@ class Srpt(Router):
         return (*self.overlay.everyone, *(peer for peer in others if peer not in self.overlay.neighbors))
 
     def unplaced(self) -> int:
-        return sum(outlet.bytes for outlet in self.outlets.values())
+        """What the root has not answered for; and a new root waits for those who have yet to hear that it is the root."""
+        alone = [tree for tree in self.trees.values() if tree.is_root and tree.passed and not tree.children]
+        expecting = sum(self.env.now() - tree.since < FOUND for tree in alone)
+        return expecting + sum(outlet.bytes for outlet in self.outlets.values())
 
     # Subscribing.
 

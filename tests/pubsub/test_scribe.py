@@ -38,7 +38,7 @@ from pubsub.scribe import router as scribe
 from pubsub.scribe.channels import SOURCES, WINDOW, Inlets, Outlet
 from pubsub.scribe.config import BrokerConfig, ScribeConfig
 from pubsub.scribe.messages import HOPS, NUMBER, Attached, Beat, Bequest, Down, Got, Join, Leave, Publish, Skip, Taken
-from pubsub.scribe.router import LOOK, SETTLED, Srpt, SrptB, SrptS
+from pubsub.scribe.router import FOUND, LOOK, SETTLED, Srpt, SrptB, SrptS
 from pubsub.scribe.routes import ByBroker
 from pubsub.scribe.tree import Kept
 from tests.conftest import note_replay
@@ -234,6 +234,20 @@ def test_the_root_s_own_message_takes_no_step_to_the_root() -> None:
     ((peer, msg),) = desk.sent()
     assert (peer, msg.hops, msg.number) == (1, 1, 1)
     assert desk.router.unplaced() == 0
+
+
+def test_a_new_root_that_publishes_waits_for_those_who_find_it() -> None:
+    """Else who comes, publishes and goes would take its message along."""
+    desk = Desk(0)
+    publication = desk.publish()
+    assert desk.router.unplaced() > 0
+    desk.hears(3, Join("t", REIGN, 5))
+    assert desk.router.unplaced() == 0
+    assert [msg.id for _, msg in desk.sent() if isinstance(msg, Down)] == [publication.id]
+    alone = Desk(0)
+    alone.publish()
+    alone.env.advance(FOUND)
+    assert alone.router.unplaced() == 0
 
 
 def test_whoever_is_not_the_root_sends_a_publication_on_but_not_for_ever() -> None:
