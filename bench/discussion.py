@@ -74,7 +74,7 @@ class Discussion:
         found = [next(places, None) for places in rounds]
         asking = [place for place in found if place is not None]
         if len(asking) < self._work.messages:
-            raise UsageError(f"workload.messages is {self._work.messages}; a topic has too few subscribers to ask so many questions")
+            raise UsageError(f"workload.messages is {self._work.messages}; a topic has too few subscribers to ask so many")
         return asking
 
     def _asks(self, place: tuple[int, str]) -> None:
