@@ -2,11 +2,13 @@
 
 What is delivered is never out of order and never twice; and the order loses next to nothing, since it asks for what it lacks.
 In weather in which messages are lost with the memory of all who had them, it gives these up; then what only they had named as
-their predecessors is not known, and nothing else may be out of order.
+their predecessors is not known, and nothing else may be out of order. WEFT_SEEDS says how many seeds there are; with 500 it takes
+some minutes.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +25,8 @@ from pubsub.ordering.group import Group
 from tests.conftest import note_replay
 
 ROUTERS = ("static/flood", "hyparview/plumtree", "hyparview/gossipsub")
-FEW, MANY = range(1, 3), {"static/flood": range(200), "hyparview/plumtree": range(150), "hyparview/gossipsub": range(150)}
+SEEDS = int(os.environ.get("WEFT_SEEDS", "150"))
+FEW, MANY = range(1, 3), {"static/flood": 0.4, "hyparview/plumtree": 0.3, "hyparview/gossipsub": 0.3}  # of the seeds
 STORMS = range(15)
 SHARE = {"static/flood": 0.995, "hyparview/plumtree": 0.99, "hyparview/gossipsub": 0.985, "kademlia/kadpubsub": 0.93}
 SHARE |= {"vcube/srpt-s": 0.95, "vcube/srpt-b": 0.94, "kademlia/srpt-s": 0.92}
@@ -134,7 +137,7 @@ def test_nothing_is_out_of_order_or_twice_and_next_to_nothing_is_lost(stack: str
 @pytest.mark.slow
 @pytest.mark.parametrize("stack", ROUTERS)
 def test_the_same_of_many_seeds(stack: str) -> None:
-    assert judged(stack, MANY[stack]) >= SHARE[stack]
+    assert judged(stack, range(round(SEEDS * MANY[stack]))) >= SHARE[stack]
 
 
 def test_in_a_storm_only_what_was_named_by_a_message_that_is_lost_for_good_comes_late() -> None:

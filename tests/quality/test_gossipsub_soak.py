@@ -89,6 +89,7 @@ BOUNDS = {
     "Cached.window": OWN + mesh.FANOUTS,
     "Cached.sent": PEERS,
     "Standing.direct": contacts.DIRECT,
+    "Standing.graylisted": PEERS,
     "Score._topics": 0,
     "Score._peers": NAMED,
     "Score._retained": score.RETAINED,
