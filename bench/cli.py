@@ -13,9 +13,12 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
 
 import msgspec
 
@@ -24,6 +27,9 @@ from bench.scenario import Scenario
 from bench.show import print_figures, print_json, print_rows, print_titled, progress
 from peer import faults
 from peer.errors import UsageError, WeftError
+
+if TYPE_CHECKING:
+    from bench.sweep_plan import Plan
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
@@ -197,6 +203,18 @@ def _add_sim(commands: Commands) -> None:
     parser.add_argument("--print", action="store_true", help="print the scenario as TOML, and run nothing")
 
 
+def _add_sweep(commands: Commands) -> None:
+    parser = _add(commands, "sweep", "run every combination of a grid of scenarios, as Spark tasks", sweep)
+    parser.add_argument("plan", type=Path, metavar="SWEEP.toml", help="a base, a grid and variants, and seeds")
+    parser.add_argument("--list", action="store_true", help="list the points, and run nothing")
+    kept = "where the measures of runs are kept, so that an interrupted command goes on when it is repeated; default: weft-runs"
+    parser.add_argument("--keep", type=Path, default=Path("weft-runs"), metavar="DIR", help=kept)
+    parser.add_argument("--traces", type=Path, metavar="DIR", help="keep the trace of each run too, for weft analyze DIR")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write all measures of all runs there")
+    parser.add_argument("--parquet", type=Path, metavar="FILE", help="the same as Parquet")
+    _add_spark(parser)
+
+
 def _add_analyze(commands: Commands) -> None:
     parser = _add(commands, "analyze", "compute the figures of traces on Spark", analyze)
     parser.add_argument("traces", nargs="+", type=Path, metavar="DIR", help="a trace, or a folder of traces")
@@ -292,7 +310,7 @@ def _add_live(commands: Commands) -> None:
 
 
 COMMANDS: tuple[Callable[[Commands], None], ...] = (
-    *(_add_sim, _add_analyze, _add_demo, _add_reproduce, _add_live, _add_bench),
+    *(_add_sim, _add_sweep, _add_analyze, _add_demo, _add_reproduce, _add_live, _add_bench),
 )
 
 
@@ -325,6 +343,55 @@ def sim(args: argparse.Namespace) -> None:
     print_figures(result)
     if args.trace is not None:
         print(f"The trace is in {args.trace}.")
+
+
+def sweep(args: argparse.Namespace) -> None:
+    from bench import sweep_plan
+
+    plan = sweep_plan.load(args.plan)
+    if args.list:
+        _list_points(plan, args.json)
+        return
+    if args.traces is not None and any(point.scenario.trace.level == "none" for point in plan.points):
+        raise UsageError("--traces: nothing would be written, since trace.level is none; leave one of the two out")
+    from bench import sweep as sweeps
+    from bench.papers.kept import Kept
+    from bench.spark.session import check
+
+    check(args.master, args.memory)
+    sweeps.prepare(args.csv, args.parquet)
+    with progress(args.quiet) as tell:
+        pool = partial(_spark_tasks, args.master, args.memory)
+        result = sweeps.sweep(plan, pool, Kept(args.keep), traces=args.traces, progress=tell)
+    if args.csv is not None:
+        sweeps.write_csv(args.csv, result["runs"])
+    if args.parquet is not None:
+        sweeps.write_parquet(args.parquet, result["runs"])
+    print_json(result) if args.json else print_rows(sweeps.table(result))
+    for failure in result["failures"]:
+        where = f"{failure['point']}, seed {failure['seed']}"
+        print(f"weft: failed: {where}: {failure['error']}; replay: {failure['replay']}", file=sys.stderr)
+    if result["failures"]:
+        runs = len(plan.points) * len(plan.seeds)
+        raise WeftError(f"{len(result['failures'])} of {runs} runs failed; the others are kept in {args.keep}")
+
+
+def _list_points(plan: Plan, json: bool) -> None:
+    rows = [{"point": point.name, "command": scenarios.command(point.scenario)} for point in plan.points]
+    if json:
+        print_json({"points": rows, "seeds": plan.seeds, "runs": len(rows) * len(plan.seeds)})
+        return
+    print_rows([{"point": row["point"]} for row in rows])
+    print(f"{len(rows)} points x {len(plan.seeds)} seeds = {len(rows) * len(plan.seeds)} runs")
+
+
+@contextmanager
+def _spark_tasks(master: str | None, memory: str | None) -> Iterator[Executor]:
+    from bench.spark.session import spark_session
+    from bench.spark.tasks import SparkExecutor
+
+    with spark_session(master, memory=memory, short=True) as spark, SparkExecutor(spark) as pool:
+        yield pool
 
 
 def analyze(args: argparse.Namespace) -> None:

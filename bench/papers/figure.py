@@ -30,7 +30,7 @@ from msgspec.structs import replace
 from bench.papers import Listed, find
 from bench.papers.kept import Kept, key_of
 from bench.scenario import Scenario, command
-from peer.errors import UsageError, WeftError
+from peer.errors import UsageError, WeftError, one_line
 from peer.sim import stream
 
 if TYPE_CHECKING:
@@ -303,7 +303,7 @@ def _reproduced(listed: Listed, order: _Order) -> dict[str, Any]:
     except Exception as error:  # whatever it is, it is this figure's alone
         if not isinstance(error, WeftError):
             log.exception("%s failed", listed.id)
-        entry["error"] = _one_line(error)
+        entry["error"] = one_line(error)
     return entry
 
 
@@ -337,14 +337,7 @@ def _blaming(scenario: Scenario, what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # Spark, Arrow, the system and the simulator each have their own
-        raise ReproduceError(f"{what}: {_one_line(error)}; replay: {command(scenario)}") from error
-
-
-def _one_line(error: BaseException) -> str:
-    first = str(error).strip().partition("\n")[0].strip()
-    if isinstance(error, WeftError) and first:
-        return first
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+        raise ReproduceError(f"{what}: {one_line(error)}; replay: {command(scenario)}") from error
 
 
 def _half_width(values: Sequence[float]) -> float:
