@@ -239,6 +239,7 @@ def _add_reproduce(commands: Commands) -> None:
     parser.add_argument("--quick", action="store_true", help="smaller and fewer runs: under two minutes a figure")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="the seeds of all runs follow from it")
     parser.add_argument("--runs", type=int, metavar="N", help="runs a point, in place of the figure's own number")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs simulated at a time, in processes; default: 1")
     parser.add_argument("--pictures", type=Path, default=Path("weft-pictures"), metavar="DIR", help="default: weft-pictures")
     kept = "where the measures of runs are kept, so that an interrupted command goes on when it is repeated; default: weft-runs"
     parser.add_argument("--keep", type=Path, default=Path("weft-runs"), metavar="DIR", help=kept)
@@ -438,10 +439,13 @@ def reproduce(args: argparse.Namespace) -> None:
     papers.find(ids)
     if args.runs is not None and args.runs < 1:
         raise UsageError(f"--runs is {args.runs}; it must be 1 at least")
+    if args.jobs < 1:
+        raise UsageError(f"--jobs is {args.jobs}; it must be 1 at least")
     from bench.papers.figure import reproduce as reproduced
     from bench.spark.session import spark_session
 
     asked = {"quick": args.quick, "seed": args.seed, "runs": args.runs, "pictures": args.pictures, "keep": args.keep}
+    asked["jobs"] = args.jobs
     with progress(args.quiet) as tell, spark_session(args.master, memory=args.memory, short=True) as spark:
         results = reproduced(ids, spark=spark, progress=tell, **asked)
     if args.json:
