@@ -24,7 +24,7 @@ import msgspec
 
 from bench import scenario as scenarios
 from bench.scenario import Scenario
-from bench.show import print_figures, print_json, print_rows, print_titled, progress
+from bench.show import MOST, print_figures, print_json, print_rows, print_titled, progress
 from peer import faults
 from peer.errors import UsageError, WeftError
 
@@ -369,12 +369,18 @@ def sweep(args: argparse.Namespace) -> None:
     if args.parquet is not None:
         sweeps.write_parquet(args.parquet, result["runs"])
     print_json(result) if args.json else print_rows(sweeps.table(result))
-    for failure in result["failures"]:
-        where = f"{failure['point']}, seed {failure['seed']}"
-        print(f"weft: failed: {where}: {failure['error']}; replay: {failure['replay']}", file=sys.stderr)
     if result["failures"]:
+        _print_failures(result["failures"])
         runs = len(plan.points) * len(plan.seeds)
         raise WeftError(f"{len(result['failures'])} of {runs} runs failed; the others are kept in {args.keep}")
+
+
+def _print_failures(failures: Sequence[Mapping[str, object]]) -> None:
+    for failed in failures[:MOST]:
+        where = f"{failed['point']}, seed {failed['seed']}"
+        print(f"weft: failed: {where}: {failed['error']}; replay: {failed['replay']}", file=sys.stderr)
+    if len(failures) > MOST:
+        print(f"weft: failed: {len(failures) - MOST:,} more, which --json shows", file=sys.stderr)
 
 
 def _list_points(plan: Plan, json: bool) -> None:

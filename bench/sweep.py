@@ -199,8 +199,10 @@ def _spread(values: Sequence[float]) -> dict[str, float | int | None]:
 def _spread_cell(spread: Mapping[str, float | None] | None) -> str | None:
     if spread is None or spread["mean"] is None:
         return None
-    mean, high = spread["mean"], spread["high"]
-    return cell(mean) if high is None else f"{cell(mean)} ± {high - mean:.2g}"
+    if spread["high"] is None:
+        return cell(spread["mean"])
+    half = spread["high"] - spread["mean"]
+    return f"{cell(spread['mean'])} ± {half:,.0f}" if half >= 100 else f"{cell(spread['mean'])} ± {half:.2g}"
 
 
 def _failure(run: Run, error: str) -> dict[str, Any]:

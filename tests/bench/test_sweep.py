@@ -303,6 +303,13 @@ def test_the_command_names_each_failure_and_fails(weft: Weft, world: World) -> N
     assert "seed 2" in second and last == "weft: 2 of 4 runs failed; the others are kept in weft-runs"
 
 
+def test_the_command_names_so_many_failures_and_counts_the_others(weft: Weft, world: World, tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text("seeds = 50")
+    world.poison = lambda scenario: ZeroDivisionError("by zero")
+    _, _, err = weft("s.toml")
+    assert err.count("replay: ") == 30 and "weft: failed: 20 more, which --json shows\n" in err
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
