@@ -156,7 +156,7 @@ def _variants(axis: str, tables: object, where: str) -> list[_Choice]:
 def _leaves(table: Table, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Dotted keys with their values. A table that is empty or has a kind is a value: it stands for all that is in it."""
     for name, value in table.items():
-        if isinstance(value, dict) and value and "kind" not in value:
+        if isinstance(value, dict) and value and not isinstance(value.get("kind"), str):
             yield from _leaves(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value

@@ -72,9 +72,25 @@ def test_an_empty_table_clears_what_the_base_has() -> None:
     assert made.points[0].scenario.overlay == {}
 
 
-def test_a_longer_key_is_set_inside_of_the_shorter_one_of_its_own_point_alone() -> None:
-    made = plan('[grid]\nlatency.draw = ["send", "copy"]\n[[variants]]\nname = "a"\nlatency = {kind = "constant", ms = 5.0}')
+CONSTANT = '{kind = "constant", ms = 5.0}'
+
+
+def test_a_longer_key_is_set_inside_of_the_shorter_one_whichever_axis_comes_first() -> None:
+    whole = plan(f'[grid]\nlatency = [{CONSTANT}]\n[[variants]]\nname = "a"\nlatency.draw = "send"')
+    assert whole.points[0].scenario.latency == Constant(ms=5.0, draw="send")
+    part = plan(f'[grid]\nlatency.draw = ["send"]\n[[variants]]\nname = "a"\nlatency = {CONSTANT}')
+    assert part.points[0].scenario.latency == Constant(ms=5.0, draw="send")
+
+
+def test_a_key_of_one_point_is_not_set_in_another() -> None:
+    one = f'[[variants.latency]]\nname = "a"\nlatency = {CONSTANT}\n'
+    made = plan(one + '[[variants.network]]\nname = "once"\nlatency.draw = "send"\n[[variants.network]]\nname = "plain"')
     assert [point.scenario.latency.draw for point in made.points] == ["send", "copy"]
+
+
+def test_another_kind_is_set_before_its_parameters() -> None:
+    made = plan(f'[base]\nlatency = {CONSTANT}\n[grid]\nlatency.high = [50.0]\nlatency.low = [1.0]\nlatency.kind = ["uniform"]')
+    assert made.points[0].scenario.latency == Uniform(low=1.0, high=50.0)
 
 
 def test_seeds_are_counted_on_from_that_of_the_base() -> None:
