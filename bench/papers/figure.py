@@ -216,7 +216,8 @@ class Lab:
                     place = waiting.popleft()
                     trace = folder / f"run-{place:05}"
                     batch[trace] = scenarios[place]
-                    under_way[begin(place, scenarios[place], trace)] = trace
+                    with _blaming(batch[trace], "the run failed"):
+                        under_way[begin(place, batch[trace], trace)] = trace
                     continue
                 for over in wait(under_way, return_when=FIRST_COMPLETED).done:
                     trace = under_way.pop(over)
