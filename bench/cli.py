@@ -13,17 +13,23 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
 
 import msgspec
 
 from bench import scenario as scenarios
 from bench.scenario import Scenario
-from bench.show import print_figures, print_json, print_rows, print_titled, progress
+from bench.show import MOST, print_figures, print_json, print_rows, print_titled, progress
 from peer import faults
 from peer.errors import UsageError, WeftError
+
+if TYPE_CHECKING:
+    from bench.sweep_plan import Plan
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
@@ -197,6 +203,18 @@ def _add_sim(commands: Commands) -> None:
     parser.add_argument("--print", action="store_true", help="print the scenario as TOML, and run nothing")
 
 
+def _add_sweep(commands: Commands) -> None:
+    parser = _add(commands, "sweep", "run every combination of a grid of scenarios, as Spark tasks", sweep)
+    parser.add_argument("plan", type=Path, metavar="SWEEP.toml", help="a base, a grid and variants, and seeds")
+    parser.add_argument("--list", action="store_true", help="list the points, and run nothing")
+    kept = "where the measures of runs are kept, so that an interrupted command goes on when it is repeated; default: weft-runs"
+    parser.add_argument("--keep", type=Path, default=Path("weft-runs"), metavar="DIR", help=kept)
+    parser.add_argument("--traces", type=Path, metavar="DIR", help="keep the trace of each run too, for weft analyze DIR")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write all measures of all runs there")
+    parser.add_argument("--parquet", type=Path, metavar="FILE", help="the same as Parquet")
+    _add_spark(parser)
+
+
 def _add_analyze(commands: Commands) -> None:
     parser = _add(commands, "analyze", "compute the figures of traces on Spark", analyze)
     parser.add_argument("traces", nargs="+", type=Path, metavar="DIR", help="a trace, or a folder of traces")
@@ -221,6 +239,7 @@ def _add_reproduce(commands: Commands) -> None:
     parser.add_argument("--quick", action="store_true", help="smaller and fewer runs: under two minutes a figure")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="the seeds of all runs follow from it")
     parser.add_argument("--runs", type=int, metavar="N", help="runs a point, in place of the figure's own number")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs simulated at a time, in processes; default: 1")
     parser.add_argument("--pictures", type=Path, default=Path("weft-pictures"), metavar="DIR", help="default: weft-pictures")
     kept = "where the measures of runs are kept, so that an interrupted command goes on when it is repeated; default: weft-runs"
     parser.add_argument("--keep", type=Path, default=Path("weft-runs"), metavar="DIR", help=kept)
@@ -292,7 +311,7 @@ def _add_live(commands: Commands) -> None:
 
 
 COMMANDS: tuple[Callable[[Commands], None], ...] = (
-    *(_add_sim, _add_analyze, _add_demo, _add_reproduce, _add_live, _add_bench),
+    *(_add_sim, _add_sweep, _add_analyze, _add_demo, _add_reproduce, _add_live, _add_bench),
 )
 
 
@@ -325,6 +344,61 @@ def sim(args: argparse.Namespace) -> None:
     print_figures(result)
     if args.trace is not None:
         print(f"The trace is in {args.trace}.")
+
+
+def sweep(args: argparse.Namespace) -> None:
+    from bench import sweep_plan
+
+    plan = sweep_plan.load(args.plan)
+    if args.list:
+        _list_points(plan, args.json)
+        return
+    if args.traces is not None and any(point.scenario.trace.level == "none" for point in plan.points):
+        raise UsageError("--traces: nothing would be written, since trace.level is none; leave one of the two out")
+    from bench import sweep as sweeps
+    from bench.papers.kept import Kept
+    from bench.spark.session import check
+
+    check(args.master, args.memory)
+    sweeps.prepare(args.csv, args.parquet)
+    with progress(args.quiet) as tell:
+        pool = partial(_spark_tasks, args.master, args.memory)
+        result = sweeps.sweep(plan, pool, Kept(args.keep), traces=args.traces, progress=tell)
+    if args.csv is not None:
+        sweeps.write_csv(args.csv, result["runs"])
+    if args.parquet is not None:
+        sweeps.write_parquet(args.parquet, result["runs"])
+    print_json(result) if args.json else print_rows(sweeps.table(result))
+    if result["failures"]:
+        _print_failures(result["failures"])
+        runs = len(plan.points) * len(plan.seeds)
+        raise WeftError(f"{len(result['failures'])} of {runs} runs failed; the others are kept in {args.keep}")
+
+
+def _print_failures(failures: Sequence[Mapping[str, object]]) -> None:
+    for failed in failures[:MOST]:
+        where = f"{failed['point']}, seed {failed['seed']}"
+        print(f"weft: failed: {where}: {failed['error']}; replay: {failed['replay']}", file=sys.stderr)
+    if len(failures) > MOST:
+        print(f"weft: failed: {len(failures) - MOST:,} more, which --json shows", file=sys.stderr)
+
+
+def _list_points(plan: Plan, json: bool) -> None:
+    rows = [{"point": point.name, "command": scenarios.command(point.scenario)} for point in plan.points]
+    if json:
+        print_json({"points": rows, "seeds": plan.seeds, "runs": len(rows) * len(plan.seeds)})
+        return
+    print_rows([{"point": row["point"]} for row in rows])
+    print(f"{len(rows)} points x {len(plan.seeds)} seeds = {len(rows) * len(plan.seeds)} runs")
+
+
+@contextmanager
+def _spark_tasks(master: str | None, memory: str | None) -> Iterator[Executor]:
+    from bench.spark.session import spark_session
+    from bench.spark.tasks import SparkExecutor
+
+    with spark_session(master, memory=memory, short=True) as spark, SparkExecutor(spark) as pool:
+        yield pool
 
 
 def analyze(args: argparse.Namespace) -> None:
@@ -371,10 +445,13 @@ def reproduce(args: argparse.Namespace) -> None:
     papers.find(ids)
     if args.runs is not None and args.runs < 1:
         raise UsageError(f"--runs is {args.runs}; it must be 1 at least")
+    if args.jobs < 1:
+        raise UsageError(f"--jobs is {args.jobs}; it must be 1 at least")
     from bench.papers.figure import reproduce as reproduced
     from bench.spark.session import spark_session
 
     asked = {"quick": args.quick, "seed": args.seed, "runs": args.runs, "pictures": args.pictures, "keep": args.keep}
+    asked["jobs"] = args.jobs
     with progress(args.quiet) as tell, spark_session(args.master, memory=args.memory, short=True) as spark:
         results = reproduced(ids, spark=spark, progress=tell, **asked)
     if args.json:

@@ -138,15 +138,45 @@ def head_count(share: int | float, nodes: int) -> int:
 
 
 def load(path: Path) -> Scenario:
-    data = _read(path)
+    return of_table(read(path), str(path))
+
+
+def of_table(data: dict[str, Any], where: str) -> Scenario:
+    """The scenario that a table of TOML holds; `where` it stands is what an error names."""
     try:
         return _build(data)
     except _Wrong as wrong:
-        raise UsageError(f"{path}: {wrong.text}") from None
+        raise UsageError(f"{where}: {wrong.text}") from None
 
 
-def merge(base: Scenario | None, pairs: Sequence[tuple[str, object]], names: Mapping[str, str] | None = None) -> Scenario:
-    """Set keys such as `workload.size` over a scenario, in that order; `names` gives the flag that a key came from."""
+def read(path: Path, what: str = "scenario") -> dict[str, Any]:
+    """The tables of a TOML file; `what` it is, an error says."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(LARGEST_FILE + 1)
+        if len(raw) > LARGEST_FILE:
+            raise UsageError(f"{path}: a {what} file is {LARGEST_FILE} bytes at most")
+        return tomllib.loads(raw.decode())
+    except OSError as error:
+        raise UsageError(f"{path}: the {what} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: the {what} is not text in UTF-8; it must be a TOML file") from None
+    except RecursionError:
+        raise UsageError(f"{path}: the {what} is nested too deeply") from None
+    except ValueError as error:
+        raise UsageError(f"{path}: the {what} is not valid TOML: {_one_line(str(error))}") from None
+
+
+def merge(
+    base: Scenario | None,
+    pairs: Sequence[tuple[str, object]],
+    names: Mapping[str, str] | None = None,
+    where: str = "the command line",
+) -> Scenario:
+    """Set keys such as `workload.size` over a scenario, in that order; `names` gives the flag that a key came from.
+
+    `where` all of it came from is what an error names that no key is to blame for alone.
+    """
     data = to_dict(base or Scenario())
     flags = {key: f"--set {key}" for key, _ in pairs} | dict(names or {})
     try:
@@ -154,7 +184,7 @@ def merge(base: Scenario | None, pairs: Sequence[tuple[str, object]], names: Map
             _put(data, key, value)
         return _build(data)
     except _Wrong as wrong:
-        raise UsageError(f"{_blame(wrong, flags)}: {wrong.text}") from None
+        raise UsageError(f"{_blame(wrong, flags) or where}: {wrong.text}") from None
 
 
 def validate(scenario: Scenario) -> None:
@@ -226,23 +256,6 @@ class _Wrong(Exception):
     def __init__(self, key: str, text: str) -> None:
         self.key = key
         self.text = text
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            raw = file.read(LARGEST_FILE + 1)
-        if len(raw) > LARGEST_FILE:
-            raise UsageError(f"{path}: a scenario file is {LARGEST_FILE} bytes at most")
-        return tomllib.loads(raw.decode())
-    except OSError as error:
-        raise UsageError(f"{path}: the scenario cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{path}: the scenario is not text in UTF-8; it must be a TOML file") from None
-    except RecursionError:
-        raise UsageError(f"{path}: the scenario is nested too deeply") from None
-    except ValueError as error:
-        raise UsageError(f"{path}: the scenario is not valid TOML: {_one_line(str(error))}") from None
 
 
 def _build(data: dict[str, Any]) -> Scenario:
@@ -366,7 +379,7 @@ def _put(data: dict[str, Any], key: str, value: object) -> None:
     data[last] = value
 
 
-def _blame(wrong: _Wrong, flags: Mapping[str, str]) -> str:
+def _blame(wrong: _Wrong, flags: Mapping[str, str]) -> str | None:
     """The flag whose key is nearest to the wrong one; a contradiction may also name the key in its text."""
     keys = sorted(flags, key=len, reverse=True)
     inside = [key for key in keys if wrong.key == key or wrong.key.startswith((f"{key}.", f"{key}["))]
@@ -374,7 +387,7 @@ def _blame(wrong: _Wrong, flags: Mapping[str, str]) -> str:
     told = [key for key in keys if re.search(rf"(?<![\w.]){re.escape(key)}\b", wrong.text)]
     beside = [key for key in keys if "." in key and key.rpartition(".")[0] == wrong.key.rpartition(".")[0]]
     found = inside or around or told or beside
-    return flags[found[0]] if found else "the command line"
+    return flags[found[0]] if found else None
 
 
 def _explained(message: str, data: dict[str, Any]) -> _Wrong:
@@ -505,7 +518,7 @@ def _plain(number: float) -> str:
 def _shown(value: object) -> str:
     if isinstance(value, dict | list | tuple):
         return "a table" if isinstance(value, dict) else "a list"
-    text = _toml(value) if isinstance(value, bool | int | float | str) else str(value)
+    text = inline(value) if isinstance(value, bool | int | float | str) else str(value)
     return text if len(text) <= 60 else f"{text[:56]}..."
 
 
@@ -520,20 +533,21 @@ def _without_none(value: Any) -> Any:
 
 
 def _assignments(table: Mapping[str, object]) -> list[str]:
-    return [f"{key} = {_toml(value)}" for key, value in table.items()]
+    return [f"{key} = {inline(value)}" for key, value in table.items()]
 
 
 def _argument(value: object) -> str:
-    return value if isinstance(value, str) and value.isprintable() and value_of(value) == value else _toml(value)
+    return value if isinstance(value, str) and value.isprintable() and value_of(value) == value else inline(value)
 
 
-def _toml(value: object) -> str:
+def inline(value: object) -> str:
+    """The value as TOML writes it, on one line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict):
         return "{" + ", ".join(_assignments(value)) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
+        return "[" + ", ".join(map(inline, value)) + "]"
     if isinstance(value, str):
         # A JSON string is a TOML string, but for the pairs of surrogates that ensure_ascii would make; and a command is one line.
         plain = json.dumps(value, ensure_ascii=False)

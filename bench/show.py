@@ -56,7 +56,8 @@ def _show_bar() -> Progress:
     from rich.console import Console
     from rich.progress import Progress
 
-    bar = Progress(console=Console(stderr=True), transient=True)
+    # The time left is that of the mean speed of an hour: of long runs only a few end in a minute.
+    bar = Progress(console=Console(stderr=True), transient=True, speed_estimate_period=3600.0)
     bar.add_task("", total=1.0)
     bar.start()
     return bar
@@ -71,14 +72,14 @@ def print_figures(result: Mapping[str, Any]) -> None:
     lines = [("figure", "value")]
     for name, value in result.items():
         figures = {f"{name} {part}": item for part, item in value.items()} if isinstance(value, dict) else {name: value}
-        lines += [(label.replace("_", " "), _cell(figure)) for label, figure in figures.items()]
+        lines += [(label.replace("_", " "), cell(figure)) for label, figure in figures.items()]
     _print_table(lines)
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     columns = list(dict.fromkeys(name for row in rows for name in row))
     head = tuple(name.replace("_", " ") for name in columns)
-    _print_table([head, *(tuple(_cell(row.get(name)) for name in columns) for row in rows)])
+    _print_table([head, *(tuple(cell(row.get(name)) for name in columns) for row in rows)])
 
 
 def print_titled(table: Mapping[str, Any], most: int = MOST) -> None:
@@ -101,7 +102,8 @@ def _print_table(lines: Sequence[tuple[str, ...]]) -> None:
             sys.stdout.write("  ".join("-" * width for width in widths) + "\n")
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
+    """A value as tables show it."""
     if isinstance(value, bool) or value is None:
         return {None: "-", True: "yes", False: "no"}[value]
     if isinstance(value, int):

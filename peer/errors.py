@@ -22,6 +22,14 @@ class Refused(WeftError):
     """A request gets no answer, and nobody is to blame. What answers it raises this; the asker's `on_fail` is called at once."""
 
 
+def one_line(error: BaseException) -> str:
+    """What an error says, as the text of another; one that was not raised on purpose is named by its type too."""
+    first = str(error).strip().partition("\n")[0].strip()
+    if isinstance(error, WeftError) and first:
+        return first
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
 @contextmanager
 def alone() -> Iterator[None]:
     """Let an error that nurseries wrapped into groups, alone in each, come out as itself."""

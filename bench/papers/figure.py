@@ -16,8 +16,11 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from statistics import fmean, stdev
@@ -29,8 +32,9 @@ from msgspec.structs import replace
 
 from bench.papers import Listed, find
 from bench.papers.kept import Kept, key_of
+from bench.processes import processes
 from bench.scenario import Scenario, command
-from peer.errors import UsageError, WeftError
+from peer.errors import UsageError, WeftError, one_line
 from peer.sim import stream
 
 if TYPE_CHECKING:
@@ -43,6 +47,7 @@ Measures: TypeAlias = dict[str, Any]
 Progress: TypeAlias = Callable[[float, str], None]
 Simulate: TypeAlias = Callable[..., object]
 Analyse: TypeAlias = Callable[..., list[Measures]]
+Begin: TypeAlias = "Callable[[int, Scenario, Path], Future[None]]"
 Judged: TypeAlias = Literal["near", "least", "most", "no"]
 
 CONFIDENCE = 0.99
@@ -153,10 +158,12 @@ class Lab:
         simulate: Simulate | None = None,
         analyse: Analyse | None = None,
         kept: Kept | None = None,
+        jobs: int = 1,
     ) -> None:
         self.quick = quick
         self.seed = seed
         self.runs = runs
+        self._jobs = jobs
         self._spark = spark
         self._kinds = tuple(kinds)
         self._wants = dict.fromkeys(wants, True)
@@ -189,27 +196,61 @@ class Lab:
 
     def _measured(self, scenarios: Sequence[Scenario]) -> Iterator[Measures]:
         done = 0
-        while done < len(scenarios):
-            with TemporaryDirectory(prefix="weft-reproduce-") as folder:
-                batch = self._batch(scenarios, done, Path(folder))
-                first, done = done + 1, done + len(batch)
-                self._tell(done / len(scenarios), f"analysing runs {first} to {done} of {len(scenarios)}")
-                yield from self._measures(batch)
+        with self._runner(len(scenarios)) as begin:
+            while done < len(scenarios):
+                with TemporaryDirectory(prefix="weft-reproduce-") as folder:
+                    batch = self._batch(scenarios, done, Path(folder), begin)
+                    first, done = done + 1, done + len(batch)
+                    self._tell(done / len(scenarios), f"analysing runs {first} to {done} of {len(scenarios)}")
+                    yield from self._measures(batch)
 
-    def _batch(self, scenarios: Sequence[Scenario], first: int, folder: Path) -> dict[Path, Scenario]:
-        """Simulate from `first` on until there is enough for one call of Spark."""
+    def _batch(self, scenarios: Sequence[Scenario], first: int, folder: Path, begin: Begin) -> dict[Path, Scenario]:
+        """Simulate from `first` on, in that order, until there is enough for one call of Spark."""
         batch: dict[Path, Scenario] = {}
-        rows, begun = 0, monotonic()
-        for place, scenario in enumerate(scenarios[first : first + MOST_RUNS], first):
-            trace = folder / f"run-{place:05}"
-            with _blaming(scenario, "the run failed"):
-                tell = self._progress_of(place, len(scenarios))
-                self._simulate(scenario, trace=trace, counters=False, hashed=False, progress=tell)
-                rows += json.loads((trace / "manifest.json").read_text(encoding="utf-8"))["rows"]
-            batch[trace] = scenario
-            if rows >= MOST_ROWS or monotonic() - begun >= MOST_SECONDS:
-                break
-        return batch
+        under_way: dict[Future[None], Path] = {}
+        rows, start = 0, monotonic()
+        waiting = deque(range(first, min(first + MOST_RUNS, len(scenarios))))
+        try:
+            while waiting or under_way:
+                if waiting and len(under_way) < self._jobs:
+                    place = waiting.popleft()
+                    trace = folder / f"run-{place:05}"
+                    batch[trace] = scenarios[place]
+                    with _blaming(batch[trace], "the run failed"):
+                        under_way[begin(place, batch[trace], trace)] = trace
+                    continue
+                for over in wait(under_way, return_when=FIRST_COMPLETED).done:
+                    trace = under_way.pop(over)
+                    with _blaming(batch[trace], "the run failed"):
+                        over.result()
+                        rows += json.loads((trace / "manifest.json").read_text(encoding="utf-8"))["rows"]
+                if self._jobs > 1:
+                    done = first + len(batch) - len(under_way)
+                    self._tell(done / len(scenarios), f"{done} of {len(scenarios)} runs")
+                if rows >= MOST_ROWS or monotonic() - start >= MOST_SECONDS:
+                    waiting.clear()
+            return batch
+        finally:
+            wait(under_way)  # nobody writes into a folder that is removed
+
+    @contextmanager
+    def _runner(self, runs: int) -> Iterator[Begin]:
+        """How a run is begun: in this process, where it is over at once, or in one of several."""
+        if self._jobs == 1:
+            yield partial(self._run_here, runs)
+            return
+        with processes(self._jobs) as pool:
+            yield lambda place, scenario, trace: pool.submit(run_elsewhere, scenario, trace)
+
+    def _run_here(self, runs: int, place: int, scenario: Scenario, trace: Path) -> Future[None]:
+        future: Future[None] = Future()
+        try:
+            tell = self._progress_of(place, runs)
+            self._simulate(scenario, trace=trace, counters=False, hashed=False, progress=tell)
+            future.set_result(None)
+        except Exception as error:  # as a process hands it back
+            future.set_exception(error)
+        return future
 
     def _restricted(self, scenario: Scenario) -> Scenario:
         return replace(scenario, trace=replace(scenario.trace, kinds=self._kinds))
@@ -241,24 +282,28 @@ def reproduce(
     runs: int | None = None,
     pictures: Path | None = None,
     keep: Path | None = None,
+    jobs: int = 1,
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
     """One object a figure, in the order of `ids`; `pictures` is a folder that gets a PNG of each, named by its id.
 
     `keep` is a folder that gets the measures of each run, so that a call that was interrupted goes on when it is repeated.
+    `jobs` runs are simulated at a time, each in a process of its own where they are several; the results are the same.
 
     Without `runs` each figure has its own number of them; the object says how many it was, at most: where runs take minutes a
     figure may have fewer.
     """
     if runs is not None and runs < 1:
         raise UsageError(f"--runs is {runs}; it must be 1 at least")
+    if jobs < 1:
+        raise UsageError(f"--jobs is {jobs}; it must be 1 at least")
     if pictures is not None:
         _prepare(pictures)
     listed = find(ids)
     results = []
     kept = Kept(keep)
     for done, figure in enumerate(listed):
-        order = _Order(spark, quick, seed, runs, pictures, _part(progress, figure.id, done, len(listed)), kept)
+        order = _Order(spark, quick, seed, runs, pictures, _part(progress, figure.id, done, len(listed)), kept, jobs)
         results.append(_reproduced(figure, order))
     return results
 
@@ -273,6 +318,7 @@ class _Order(NamedTuple):
     pictures: Path | None
     progress: Progress | None
     kept: Kept
+    jobs: int
 
     def lab(self, figure: Figure) -> Lab:
         return Lab(
@@ -284,6 +330,7 @@ class _Order(NamedTuple):
             runs=self.runs or (figure.quick_runs if self.quick else figure.runs),
             progress=self.progress,
             kept=self.kept,
+            jobs=self.jobs,
         )
 
 
@@ -304,7 +351,7 @@ def _reproduced(listed: Listed, order: _Order) -> dict[str, Any]:
     except Exception as error:  # whatever it is, it is this figure's alone
         if not isinstance(error, WeftError):
             log.exception("%s failed", listed.id)
-        entry["error"] = _one_line(error)
+        entry["error"] = one_line(error)
     return entry
 
 
@@ -337,15 +384,11 @@ def _draw(path: Path, listed: Listed, lab: Lab, draw: Callable[[Axes], None]) ->
 def _blaming(scenario: Scenario, what: str) -> Iterator[None]:
     try:
         yield
+    except BrokenExecutor as error:
+        died = "its process, or that of a run beside it, died; there may be too little memory for so many --jobs"
+        raise ReproduceError(f"{what}: {died}; replay: {command(scenario)}") from error
     except Exception as error:  # Spark, Arrow, the system and the simulator each have their own
-        raise ReproduceError(f"{what}: {_one_line(error)}; replay: {command(scenario)}") from error
-
-
-def _one_line(error: BaseException) -> str:
-    first = str(error).strip().partition("\n")[0].strip()
-    if isinstance(error, WeftError) and first:
-        return first
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+        raise ReproduceError(f"{what}: {one_line(error)}; replay: {command(scenario)}") from error
 
 
 def _half_width(values: Sequence[float]) -> float:
@@ -371,6 +414,14 @@ def _within(angle: float, freedom: int) -> float:
         total += term
         term *= math.cos(angle) ** 2 * (k - 1) / k
     return total
+
+
+def run_elsewhere(scenario: Scenario, trace: Path) -> None:
+    """In another process. Not every error can be handed to this one, so its line stands for it."""
+    try:
+        _simulator()(scenario, trace=trace, counters=False, hashed=False)
+    except Exception as error:  # the simulator and the system each have their own
+        raise WeftError(one_line(error)) from None
 
 
 def _simulator() -> Simulate:

@@ -9,7 +9,6 @@ Bounds: the driver gets aggregates only, at most `SHOWN` rows a table; `parquet`
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from bench.spark import latency, overlay
 from bench.spark import single_root as trees
 from bench.spark.figures import message_figures, run_figures, warnings
 from bench.spark.gather import Facts, figure_groups, gathered, groups
+from bench.spark.session import cause
 from bench.spark.tables import TABLES, Table
 from bench.spark.traces import load_traces
 from peer.errors import UsageError, WeftError
@@ -153,10 +153,4 @@ def _told() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise WeftError(f"Spark could not analyse the traces: {_cause(str(error))}") from error
-
-
-def _cause(words: str) -> str:
-    """The innermost cause that a Java exception tells, without its stack."""
-    causes = re.findall(r"Caused by: (.+)", words) or words.strip().splitlines()
-    return (causes[-1] if "Caused by" in words else (causes or ["no word of why"])[0]).strip()
+        raise WeftError(f"Spark could not analyse the traces: {cause(str(error))}") from error

@@ -280,3 +280,9 @@ def _last_words(log: Path) -> str:
 
 def _first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+def cause(words: str) -> str:
+    """The innermost cause that a Java exception tells, without its stack."""
+    causes = re.findall(r"Caused by: (.+)", words) or words.strip().splitlines()
+    return (causes[-1] if "Caused by" in words else (causes or ["no word of why"])[0]).strip()

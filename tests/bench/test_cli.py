@@ -160,7 +160,7 @@ def test_an_unknown_command_lists_the_known_ones(weft: Weft) -> None:
     status, _, err = weft("simulate")
     assert status == 2
     assert err.count("\n") == 1
-    assert "'sim', 'analyze', 'demo', 'reproduce', 'node', 'ping', 'pub', 'sub', 'bench'" in err
+    assert "'sim', 'sweep', 'analyze', 'demo', 'reproduce', 'node', 'ping', 'pub', 'sub', 'bench'" in err
 
 
 def test_the_version_is_one_line(weft: Weft) -> None:

@@ -16,11 +16,13 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from bench import papers
 from bench.papers import Listed, figure, find, flood_percolation, list_figures
 from bench.papers.figure import Figure, Lab, ReproduceError, Row, measured, number, reproduce, student
-from bench.scenario import Scenario, command
+from bench.run import run
+from bench.scenario import Scenario, Workload, command
 from overlays import graphs
 from peer.errors import UsageError, WeftError
 from peer.faults import MassCrash
@@ -252,6 +254,37 @@ def test_progress_grows_over_runs_and_analyses_and_ends_at_one(world: World, mon
         *("run 1 of 3: over", "run 2 of 3: over", "analysing runs 1 to 2 of 3"),
         *("run 3 of 3: over", "analysing runs 3 to 3 of 3"),
     ]
+
+
+SMALL = Scenario(nodes=20, workload=Workload(messages=2))
+
+
+def test_several_jobs_measure_the_same_in_the_same_order(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figure, "MOST_RUNS", 3)
+    scenarios = [replace(SMALL, seed=seed) for seed in range(5)]
+
+    def rows(spark: object, folders: Sequence[Path]) -> list[dict[str, Any]]:
+        told = [json.loads((path / "manifest.json").read_text())["command"] for path in folders]
+        files = [(path / "rows-00000.parquet").read_bytes() for path in folders]
+        return [{"run": run, "command": told[run], "bytes": files[run].hex()} for run in range(len(folders))]
+
+    kinds = ("publish", "deliver")
+    alone, beside = (Lab(SPARK, kinds, simulate=run, analyse=rows, jobs=jobs).measure(scenarios) for jobs in (1, 2))
+    assert alone == beside
+    assert [f"seed={seed}" in found["command"] for seed, found in enumerate(beside)] == [True] * 5
+    assert not world.traces()
+
+
+def test_a_run_that_fails_in_a_process_is_named_by_its_command(world: World) -> None:
+    poisoned = replace(SMALL, nodes=150, overlay={"graph": "er", "degree": 2}, seed=3)
+    with pytest.raises(ReproduceError, match=r"no connected er graph .*; replay: weft sim .*seed=3") as caught:
+        world.lab(jobs=2).measure([SMALL, poisoned])
+    assert "\n" not in str(caught.value) and not world.traces()
+
+
+def test_no_jobs_are_refused(world: World) -> None:
+    with pytest.raises(UsageError, match="--jobs is 0; it must be 1 at least"):
+        reproduce(["flood.percolation"], spark=SPARK, jobs=0)
 
 
 def test_seeds_follow_from_the_seed_and_two_seeds_share_none(world: World) -> None:

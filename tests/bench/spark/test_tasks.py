@@ -1,0 +1,102 @@
+"""Calls as Spark tasks: what comes back, what a failure costs, and a small sweep with a poisoned set of parameters."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from operator import floordiv
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from bench.papers.kept import Kept
+from bench.run import run
+from bench.scenario import command
+from bench.spark.tasks import SparkExecutor
+from bench.sweep import sweep
+from bench.sweep_plan import plan_of
+from peer.errors import WeftError
+from tests.conftest import note_replay
+
+ROOT = Path(__file__).parents[3]
+POISONED = """
+seeds = 2
+base = {nodes = 30, workload = {messages = 3}}
+[grid]
+workload.size = [10, 500]
+[[variants]]
+name = "plain"
+[[variants]]
+name = "poison"
+nodes = 150
+overlay = {graph = "er", degree = 2}
+"""
+
+
+def test_a_call_comes_back_with_its_result_or_its_error(spark: SparkSession) -> None:
+    with SparkExecutor(spark) as pool:
+        fine, wrong = pool.submit(floordiv, 7, 2), pool.submit(floordiv, 7, 0)
+        assert fine.result() == 3
+        with pytest.raises(WeftError, match=r"^ZeroDivisionError: integer division or modulo by zero$"):
+            wrong.result()
+
+
+def test_a_process_that_dies_costs_its_call_alone(spark: SparkSession) -> None:
+    with SparkExecutor(spark) as pool:
+        dead, fine = pool.submit(os._exit, 3), pool.submit(os.getpid)
+        with pytest.raises(WeftError, match=r"^its Spark task was lost: ") as caught:
+            dead.result()
+        assert "\n" not in str(caught.value)
+        assert fine.result() != os.getpid()
+        assert pool.submit(floordiv, 7, 2).result() == 3
+
+
+def test_two_cores_have_two_calls_at_a_time(spark: SparkSession, tmp_path: Path) -> None:
+    """Each says that it is there, and waits for the other to say so."""
+    meet = 'touch "$1"; for i in $(seq 600); do [ -e "$2" ] && exit 0; sleep 0.1; done; exit 1'
+    a, b = tmp_path / "a", tmp_path / "b"
+    with SparkExecutor(spark) as pool:
+        calls = [pool.submit(subprocess.call, ["sh", "-c", meet, "sh", str(me), str(you)]) for me, you in ((a, b), (b, a))]
+        assert [call.result() for call in calls] == [0, 0]
+
+
+def test_a_sweep_measures_what_runs_here_do_and_a_poisoned_set_fails_alone(spark: SparkSession, tmp_path: Path) -> None:
+    @contextmanager
+    def pool() -> Iterator[Executor]:
+        with SparkExecutor(spark) as tasks:
+            yield tasks
+
+    plan = plan_of(tomllib.loads(POISONED), "s.toml")
+    result = sweep(plan, pool, Kept(tmp_path / "keep"), traces=tmp_path / "traces")
+    assert [(point["settings"]["variant"], point["runs"], point["failed"]) for point in result["points"]] == [
+        *(("plain", 2, 0), ("plain", 2, 0), ("poison", 0, 2), ("poison", 0, 2))
+    ]
+    assert all(failure["error"].startswith("no connected er graph") for failure in result["failures"])
+    assert all(failure["replay"].startswith("weft sim ") for failure in result["failures"])
+    fine = [each.scenario for each in plan.runs if each.point.settings["variant"] == "plain"]
+    for scenario, found in zip(fine, result["runs"], strict=True):
+        note_replay(command(scenario))
+        here = run(scenario)
+        assert found["trace_hash"] == here["trace_hash"] and found["bytes"] == here["bytes"]
+        assert found["latency_ms_p99"] == here["latency_ms"]["p99"]
+        manifest = json.loads((Path(found["trace"]) / "manifest.json").read_text())
+        assert manifest["scenario"]["seed"] == found["seed"]
+    again = sweep(plan, pool, Kept(tmp_path / "keep"), traces=tmp_path / "traces")
+    assert again["known_before"] == 4 and again["points"] == result["points"]
+
+
+@pytest.mark.slow
+def test_the_command_sweeps_on_a_spark_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(POISONED)
+    words = [sys.executable, "-m", "bench", "sweep", str(tmp_path / "s.toml"), "--json", "--keep", str(tmp_path / "keep")]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and json.loads(done.stdout)["simulated"] == 4
+    assert done.stderr.count("weft: failed: variant=poison") == 4
+    assert done.stderr.splitlines()[-1].startswith("weft: 4 of 8 runs failed; the others are kept in ")
