@@ -44,6 +44,7 @@ log = logging.getLogger("weft.peer")
 AGENT = "weft/0.1.0"
 ADDRESSES = 16  # of one peer
 SWEEP_S = 1.0
+IDENTIFIES = 3  # a guess: how often a peer that is late is asked again what it speaks
 TURN = 64  # links flushed before other tasks have their turn
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -455,12 +456,11 @@ class Host:
         self._drop(link, reason)
 
     async def _introduce(self, link: LiveLink) -> None:
-        """Hear what the peer speaks, then tell of the link; a peer without identify has no protocols."""
-        with trio.move_on_after(self.config.identify_s):
-            try:
-                await self._ask_identify(link)
-            except (PeerError, StreamError, trio.BrokenResourceError) as error:
-                log.info("no identify from %s: %s", peer_text(link.peer), error)
+        """Hear what the peer speaks, then tell of the link; a peer without identify has no protocols.
+
+        One that is late is asked again: a host that stood still for a while would else have no protocols for as long as the link.
+        """
+        answered = await self._hear_out(link)
         if self.links.get(link.peer) is link and link.reason is None:
             link.told = True
             self.counts["links_up"] += 1
@@ -470,6 +470,19 @@ class Host:
             if link.described and link.described != self.protocols and identify.PUSH in link.protocols:
                 self._nursery.start_soon(self._push_to, link)  # what changed since this peer asked
         link.ready.set()
+        for _ in range(IDENTIFIES):
+            if answered or link.reason is not None:
+                return
+            answered = await self._hear_out(link)
+
+    async def _hear_out(self, link: LiveLink) -> bool:
+        """Whether there was an answer in time; that there will be none is one too."""
+        with trio.move_on_after(self.config.identify_s) as patience:
+            try:
+                await self._ask_identify(link)
+            except (PeerError, StreamError, trio.BrokenResourceError) as error:
+                log.info("no identify from %s: %s", peer_text(link.peer), error)
+        return not patience.cancelled_caught
 
     def _tell_down(self, link: LiveLink, reason: str) -> None:
         self.counts["links_down"] += 1

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import trio
 
+from peer import identify
 from peer.address import Address
 from peer.errors import PeerError, UsageError, WeftError
 from peer.host import Host, HostConfig, open_host
@@ -133,6 +134,26 @@ async def test_each_side_learns_protocols_addresses_and_the_signed_record_of_the
             assert record is not None and read_record(record).addresses == tuple(
                 address.without_peer() for address in b.addresses
             )
+
+
+async def test_a_peer_that_is_late_to_say_what_it_speaks_is_asked_again() -> None:
+    """As one that stood still for a while; till it answers the link has no protocols."""
+    with trio.fail_after(DEADLINE_S):
+        async with host(FOUR) as a, host(config=HostConfig(identify_s=0.2)) as b:
+            a.handle(ECHO, echo)
+            answer, asked = a._answer_identify, list[Stream]()
+
+            async def late(stream: Stream) -> None:
+                asked.append(stream)
+                if len(asked) == 1:
+                    await trio.sleep_forever()
+                await answer(stream)
+
+            a.unhandle(identify.ID)
+            a.handle(identify.ID, late)
+            link = await b.connect(a.addresses[0])
+            await until(lambda: ECHO in link.protocols)
+            assert len(asked) > 1
 
 
 async def test_a_protocol_that_comes_later_is_pushed() -> None:
