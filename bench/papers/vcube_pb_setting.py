@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from bench.papers.figure import Lab, Measures
+from bench.papers.vcube_ps_setting import measured_at
 from bench.scenario import Churn, Scenario, Workload
 from peer.faults import Reorder
 from peer.latency import VCubePB
@@ -49,11 +50,7 @@ class Point(NamedTuple):
 
 
 def measure(lab: Lab, shares: Sequence[float]) -> dict[Point, list[Measures]]:
-    asked = [(point, seed) for point in points(lab, shares) for seed in lab.seeds[: most(lab, point.nodes)]]
-    found: dict[Point, list[Measures]] = {}
-    for (point, _), measures in zip(asked, lab.measure([scenario(*each) for each in asked]), strict=True):
-        found.setdefault(point, []).append(measures)
-    return found
+    return measured_at(lab, list(points(lab, shares)), scenario, lambda point: most(lab, point.nodes))
 
 
 def sizes(lab: Lab) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bench.papers.figure import Figure, Lab, Measures, Row, measured, number
+from bench.papers.figure import Figure, Judged, Lab, Measures, Row, measured, number
 from bench.papers.vcube_ps_setting import (
     CHARGED,
     FREE,
@@ -50,10 +50,10 @@ def _values(runs: Sequence[Measures], *path: str) -> list[float]:
 def _rows(system: str, point: Point, means: Sequence[float], lasts: Sequence[float], costs: str) -> list[Row]:
     paper = PAPER[system] if (point.nodes, point.share) == (4_096, 0.25) else None
     room = tolerance(point.last, point.deviation)
-    judged = "near" if point.share == 1.0 else "no"
+    judged: Judged = "near" if point.share == 1.0 else "no"
     return [
         measured(_name(system, point), paper, means, point.tolerance, program=point.mean, costs=costs),
-        measured(f"{system}, last, {point.where}", None, lasts, room, judged, program=point.last, costs=costs),  # type: ignore[arg-type]
+        measured(f"{system}, last, {point.where}", None, lasts, room, judged, program=point.last, costs=costs),
     ]
 
 

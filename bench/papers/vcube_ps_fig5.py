@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from math import log2
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.papers.figure import Figure, Lab, Row, measured, number
+from bench.papers.figure import Figure, Judged, Lab, Row, measured, number
 from bench.papers.vcube_ps_setting import CHARGED, FREE, ONCE, RUNS, TIMES, WANTS, measured_at, runs_of, srpt, tolerance, vcube_ps
 from bench.scenario import Scenario, Workload
 
@@ -102,9 +102,9 @@ def _row(point: Point, values: Sequence[float]) -> Row:
 def _ratios(found: dict[Point, list[float]]) -> list[Row]:
     def quotient(name: str, above: Point, below: Point, paper: float | None, program: float | None, less: float = 0.0) -> Row:
         values = [a / b - less for a, b in zip(found[above], found[below], strict=True)]
-        judged = "no" if program is None else "near"
+        judged: Judged = "no" if program is None else "near"
         room = 0.1 if less else ONCE * (program or 0.0)
-        return measured(name, paper, values, room, judged, program=program, costs=above.costs)  # type: ignore[arg-type]
+        return measured(name, paper, values, room, judged, program=program, costs=above.costs)
 
     several = []
     for costs, programs in ((CHARGED, {1_024: 0.46}), (FREE, {1_024: 0.06})):

@@ -22,7 +22,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bench.papers.figure import Figure, Judged, Lab, Measures, Row, measured, number
-from bench.papers.vcube_ps_setting import CHARGED, RUNS, vcube_ps
+from bench.papers.vcube_ps_setting import CHARGED, RUNS, measured_at, vcube_ps
 from bench.scenario import Scenario, Workload
 from peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE
 
@@ -83,13 +83,9 @@ def scenario(p: int, seed: int) -> Scenario:
 
 
 def rows(lab: Lab) -> list[Row]:
-    shown = list(PROGRAM)[: 1 if lab.quick else None]
-    asked = [(p, seed) for p in shown for seed in lab.seeds]
-    found = zip(asked, lab.measure([scenario(*each) for each in asked]), strict=True)
-    runs: dict[int, list[Shares]] = {p: [] for p in shown}
-    for (p, _), measures in found:
-        runs[p].append(shares(p, measures))
-    return [_row(p, name, [run[name] for run in runs[p]]) for p in shown for name in PROGRAM[p]]
+    found = measured_at(lab, list(PROGRAM)[: 1 if lab.quick else None], scenario)
+    runs = {p: [shares(p, measures) for measures in several] for p, several in found.items()}
+    return [_row(p, name, [run[name] for run in runs[p]]) for p in runs for name in PROGRAM[p]]
 
 
 def _row(p: int, name: str, values: Sequence[float]) -> Row:
