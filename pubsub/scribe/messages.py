@@ -7,22 +7,19 @@ Bounds: numbers as a trace has room for; what is said of peers by `overlays.clai
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import msgspec
-from msgspec import Meta
 
 from overlays.claims import check_infos
 from peer.errors import PeerError
 from peer.machine import Lane, Message, MessageId, Peer, PeerInfo
+from pubsub.claims import NUMBER, Number, Topic, check_id, check_order
 from pubsub.message import Attributes, OrderHeader, Publication
 from pubsub.router import TOPIC
 
 HOPS = 64  # more than any way to a root has; beyond that it goes round
-NUMBER = (1 << 63) - 1
 
-Number = Annotated[int, Meta(ge=0, le=NUMBER)]
-Topic = Annotated[str, Meta(max_length=TOPIC)]
 
 
 class Join(Message, frozen=True, tag=1):
@@ -134,12 +131,10 @@ def check(me: Peer, msg: Message) -> None:
     if not isinstance(msg, Leave) and not 0 <= getattr(msg, "number", 0) <= NUMBER:
         raise PeerError("a number that no node counts to")
     if isinstance(msg, Join | Standing | Down) and msg.reign is not None:
-        _check_id(me, msg.reign)
+        check_id(me, msg.reign)
     if isinstance(msg, Spread):
-        _check_id(me, msg.id)
-        order = msg.order
-        if order is not None and not (0 <= order.epoch <= NUMBER and 0 <= order.sequence <= NUMBER):
-            raise PeerError("an order with a number that no node counts to")
+        check_id(me, msg.id)
+        check_order(msg.order)
         if not 0 <= msg.hops <= NUMBER:
             raise PeerError("no message goes so far")
     if isinstance(msg, Publish):
@@ -148,9 +143,3 @@ def check(me: Peer, msg: Message) -> None:
             raise PeerError("a publication in the name of another, or with numbers that no node counts to")
     if isinstance(msg, Taken):
         check_infos(me, (msg.me,))
-
-
-def _check_id(me: Peer, key: MessageId) -> None:
-    check_infos(me, (PeerInfo(key.source),))
-    if not (0 <= key.epoch <= NUMBER and 0 <= key.sequence <= NUMBER):
-        raise PeerError("an id with a number that no node counts to")

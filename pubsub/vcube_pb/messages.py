@@ -14,8 +14,9 @@ from msgspec import Meta
 from overlays.claims import check_infos
 from peer.errors import PeerError
 from peer.machine import Message, MessageId, Peer, PeerInfo
+from pubsub.claims import NUMBER, Number, Topic
 from pubsub.vcube_ps.config import WINDOW
-from pubsub.vcube_ps.messages import NUMBER, Change, Number, Standing, Sub, Topic
+from pubsub.vcube_ps.messages import Change, Standing, Sub
 
 LIST = 1_024
 

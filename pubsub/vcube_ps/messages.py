@@ -18,16 +18,14 @@ from overlays.vcube.cube import DIMENSION, PLACES
 from overlays.vcube.messages import Member
 from peer.errors import PeerError
 from peer.machine import Lane, Message, MessageId, Peer, PeerInfo
+from pubsub.claims import NUMBER, Number, Topic, check_id, check_order
 from pubsub.message import Attributes, OrderHeader, Publication
 from pubsub.router import TOPIC
 
 TOPICS = 256  # in one message
 HOPS = 1 << 15
-NUMBER = (1 << 63) - 1
 
 Height = Annotated[int, Meta(ge=0, le=DIMENSION)]
-Number = Annotated[int, Meta(ge=0, le=NUMBER)]
-Topic = Annotated[str, Meta(max_length=TOPIC)]
 
 
 class Standing(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -81,9 +79,7 @@ class Pub(Message, frozen=True, tag=1):
 
     def check(self, me: Peer) -> None:
         check_id(me, self.id)
-        order = self.order
-        if order is not None and not (0 <= order.epoch <= NUMBER and 0 <= order.sequence <= NUMBER):
-            raise PeerError("an order with a number that no node counts to")
+        check_order(self.order)
         if not 0 <= self.base <= self.number <= NUMBER or not 0 <= (self.elder or 0) <= NUMBER:
             raise PeerError("a message with a number that no node counts to")
         if not 0 <= self.height <= DIMENSION or not 0 <= self.hops <= HOPS:
@@ -138,12 +134,6 @@ class AskFloor(Message, frozen=True, tag=6):
 
 class Floor(Message, frozen=True, tag=7):
     base: Number
-
-
-def check_id(me: Peer, key: MessageId) -> None:
-    check_infos(me, (PeerInfo(key.source),))
-    if not (0 <= key.epoch <= NUMBER and 0 <= key.sequence <= NUMBER):
-        raise PeerError("an id with a number that no node counts to")
 
 
 def check_standings(me: Peer, view: Iterable[Standing]) -> None:

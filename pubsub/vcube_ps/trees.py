@@ -24,12 +24,12 @@ from overlays.vcube.messages import Member
 from peer.errors import PeerError, UsageError
 from peer.machine import Env, Message, MessageId, Peer, PeerInfo, Timer, upon
 from peer.trace import DUPLICATE, REJECT
+from pubsub.claims import NUMBER
 from pubsub.message import Interest, Publication, weight
 from pubsub.router import TOPIC, App, Router
 from pubsub.vcube_ps.broadcast import Broadcasts
 from pubsub.vcube_ps.config import DEFAULTS, VCubePSConfig
 from pubsub.vcube_ps.messages import (
-    NUMBER,
     TOPICS,
     Ack,
     Change,

@@ -32,12 +32,13 @@ from peer.sim import Simulator
 from peer.trace import DUPLICATE, REJECT
 from pubsub import stacks
 from pubsub.api import PubSub, PubSubConfig
+from pubsub.claims import NUMBER
 from pubsub.message import Filter, Publication, Verdict
 from pubsub.router import Router
 from pubsub.scribe import router as scribe
 from pubsub.scribe.channels import SOURCES, WINDOW, Inlets, Outlet
 from pubsub.scribe.config import BrokerConfig, ScribeConfig
-from pubsub.scribe.messages import HOPS, NUMBER, Attached, Beat, Bequest, Down, Got, Join, Leave, Publish, Skip, Taken
+from pubsub.scribe.messages import HOPS, Attached, Beat, Bequest, Down, Got, Join, Leave, Publish, Skip, Taken
 from pubsub.scribe.router import FOUND, LOOK, SETTLED, Srpt, SrptB, SrptS
 from pubsub.scribe.routes import ByBroker
 from pubsub.scribe.tree import Kept

@@ -31,6 +31,7 @@ from peer.sim import Simulator
 from peer.trace import DELIVER, JOINED
 from pubsub import stacks
 from pubsub.api import PubSub
+from pubsub.claims import NUMBER
 from pubsub.message import Filter, Publication
 from pubsub.router import Router
 from pubsub.vcube_pb.config import VCubePBConfig
@@ -40,7 +41,7 @@ from pubsub.vcube_pb.recovery import AGAIN, ASKS
 from pubsub.vcube_pb.router import VCubePB
 from pubsub.vcube_pb.streams import UNKNOWN, Streams
 from pubsub.vcube_ps.config import WINDOW
-from pubsub.vcube_ps.messages import NUMBER, Ack, Pub, Standing, Sub, Told, Uns
+from pubsub.vcube_ps.messages import Ack, Pub, Standing, Sub, Told, Uns
 from pubsub.vcube_ps.streams import Item
 from pubsub.vcube_ps.trees import CHANNELS, SETTLED
 from tests.pubsub.apps import Inbox, Seal

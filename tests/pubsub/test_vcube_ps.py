@@ -32,10 +32,11 @@ from peer.sim import Simulator
 from peer.trace import DUPLICATE, REJECT
 from pubsub import stacks
 from pubsub.api import PubSub
+from pubsub.claims import NUMBER
 from pubsub.message import Filter, Publication, Verdict
 from pubsub.router import Router
 from pubsub.vcube_ps.config import WINDOW, VCubePSConfig
-from pubsub.vcube_ps.messages import NUMBER, Ack, AskFloor, Floor, Pub, Standing, Sub, Told, Uns
+from pubsub.vcube_ps.messages import Ack, AskFloor, Floor, Pub, Standing, Sub, Told, Uns
 from pubsub.vcube_ps.router import RESTLESS, STIRRED, VCubePS
 from pubsub.vcube_ps.streams import Item, Streams
 from pubsub.vcube_ps.trees import SETTLED

@@ -1,0 +1,29 @@
+"""What a message of any router may say of ids, numbers and topics; of peers it is `overlays.claims`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from overlays.claims import check_infos
+from peer.errors import PeerError
+from peer.machine import MessageId, Peer, PeerInfo
+from pubsub.message import OrderHeader
+from pubsub.router import TOPIC
+
+NUMBER = (1 << 63) - 1  # as a trace has room for
+
+Number = Annotated[int, Meta(ge=0, le=NUMBER)]
+Topic = Annotated[str, Meta(max_length=TOPIC)]
+
+
+def check_id(me: Peer, key: MessageId) -> None:
+    check_infos(me, (PeerInfo(key.source),))
+    if not (0 <= key.epoch <= NUMBER and 0 <= key.sequence <= NUMBER):
+        raise PeerError("an id with a number that no node counts to")
+
+
+def check_order(order: OrderHeader | None) -> None:
+    if order is not None and not (0 <= order.epoch <= NUMBER and 0 <= order.sequence <= NUMBER):
+        raise PeerError("an order with a number that no node counts to")
