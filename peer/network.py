@@ -128,7 +128,9 @@ class Network:
         self.repeating = self.latency.stream(sim.stream("repeat"))
         self.shared_clock = self.latency.draw == "send"
         self.byte_time = SECOND / sim.bandwidth if sim.bandwidth else 0.0
-        self.in_order = any(self.latency.occupancy(lane) for lane in Lane)
+        self.costs = {lane: self.latency.occupancy(lane) for lane in Lane}
+        self.ticks = getattr(self.latency, "setting", "") == "program"
+        self.in_order = any(self.costs.values())
         self.one_at_a_time = self.in_order or bool(self.byte_time)
         self.counts: Counter[str] = Counter()
         self.faults = Faults(self)
@@ -221,8 +223,11 @@ class Network:
 
     def _queue(self, node: SimNode, half: Half, port: int, msg: Freight) -> None:
         uplink = node.uplink
-        lane, size = msg.lane, node.envs[port].size(msg) if self.byte_time else 0
-        cost = self.latency.occupancy(lane) + round(size * self.byte_time)
+        lane, size = msg.lane, 0
+        cost = self.costs[lane]
+        if self.byte_time:
+            size = node.envs[port].size(msg)
+            cost += round(size * self.byte_time)
         if cost == 0:
             self._carry(node, half, port, msg)
             return
@@ -235,18 +240,18 @@ class Network:
         uplink.queued[half] = queued + max(size, 1)
         uplink.waiting += 1
         uplink.lanes[0 if self.in_order else lane].append((half, port, msg, size, cost))
-        self.sim.sampled(node, msg, uplink.waiting)
+        if self.sim.samples:
+            self.sim.sampled(node, msg, uplink.waiting)
         if uplink.leaving is None:
             self._send_next(node, self._first_delay(cost))
 
     def _first_delay(self, cost: int) -> int:
         """The authors' program removes a copy at each tick of a timer that is already running or not, at equal odds."""
-        program = getattr(self.latency, "setting", "") == "program"
-        return cost * self.rng.getrandbits(1) if program else cost
+        return cost * self.rng.getrandbits(1) if self.ticks else cost
 
     def _send_next(self, node: SimNode, delay: int | None = None) -> None:
         uplink = node.uplink
-        lane = next((lane for lane in uplink.lanes if lane), None)
+        lane = uplink.lanes[0] or next((lane for lane in uplink.lanes if lane), None)
         uplink.leaving = lane.popleft() if lane is not None else None
         if uplink.leaving is not None:
             cost = uplink.leaving[4]

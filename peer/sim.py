@@ -26,7 +26,7 @@ from peer.network import Fan, Freight, Half, Network, Parcel
 from peer.sim_env import Deaf, SimEnv, SimNode, SimTimer, Started
 from peer.sim_faults import CLOSED, Active
 from peer.sim_links import Links
-from peer.trace import NODE_DOWN, NODE_UP, QUEUE, Tracer
+from peer.trace import NODE_DOWN, NODE_UP, QUEUE, SEND, Tracer
 
 __all__ = ["SimNode", "Simulator", "stream"]
 
@@ -48,7 +48,8 @@ class Simulator:
         self.seed = seed
         self.latency = latency if latency is not None else Uniform()
         self.tracer = tracer
-        self.traces_sends = tracer is not None and tracer.sends
+        self.traces_sends = tracer is not None and tracer.heeds(SEND)
+        self.samples = tracer is not None and tracer.heeds(QUEUE)
         self.codec = codec
         self.bandwidth = bandwidth
         self.queue = queue
@@ -182,10 +183,10 @@ class Simulator:
             self.links.blame(half, error)
 
     def sampled(self, node: SimNode, msg: Freight, waiting: int) -> None:
-        """The length of a sender's queue, the new copy included."""
-        if self.tracer is not None:
-            topic, known = about(msg if isinstance(msg, Message) else msg.msg)
-            self.tracer.emit(self.now, node.id, QUEUE, topic, known, None, None, waiting, None, msg.lane)
+        """The length of a sender's queue, the new copy included, where somebody asks for it (`samples`)."""
+        assert self.tracer is not None
+        topic, known = about(msg if isinstance(msg, Message) else msg.msg)
+        self.tracer.emit(self.now, node.id, QUEUE, topic, known, None, None, waiting, None, msg.lane)
 
     def note(self, node: SimNode, kind: str, peer: Peer | None = None, reason: str | None = None) -> None:
         if self.tracer is not None:

@@ -139,12 +139,15 @@ class Tracer:
         self._recording = level != "none"
         self._hashing = hashed and self._recording
         self._heeded = None if hashed or observer is not None or kinds is None else frozenset(kinds) | {PUBLISH}
-        self.sends = self._heeded is None or SEND in self._heeded
         self._digest = blake2b(digest_size=16)
         self._rows: list[Row] = []
         self._hops = _Hops(HOPS_BYTES)
         self._full = level == "full"
         self._files = _Files(directory, level, kinds, manifest or {}, batch) if directory is not None else None
+
+    def heeds(self, kind: str) -> bool:
+        """Whether a row of that kind would be looked at: one that costs much to make need not be made else."""
+        return self._heeded is None or kind in self._heeded
 
     def emit(
         self,

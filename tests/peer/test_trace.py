@@ -560,7 +560,7 @@ def test_without_a_hash_the_files_are_the_same_and_other_kinds_are_not_kept(tmp_
     for hashed in (True, False):
         folder = tmp_path / str(hashed)
         tracer = Tracer(folder, kinds=(DELIVER,), hashed=hashed)
-        assert tracer.sends is hashed
+        assert tracer.heeds(SEND) is hashed
         tracer.emit(1, 0, PUBLISH, "t", MessageId(0, 0, 1))
         tracer.emit(2, 1, RECEIVE, "t", MessageId(0, 0, 1), 0)
         tracer.emit(2, 1, DELIVER, "t", MessageId(0, 0, 1), 0)
