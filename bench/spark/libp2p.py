@@ -109,7 +109,7 @@ class _Reader(DataSourceReader):
         room = 0
         for number, path in enumerate(self._paths):
             size = Path(path).stat().st_size
-            if size > room:
+            if not packs or size > room:
                 packs.append([])
                 room = PACK
             packs[-1].append((number, path))

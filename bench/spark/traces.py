@@ -137,7 +137,8 @@ def folders_of(directories: Sequence[Path]) -> list[Path]:
 
 def _folders(directory: Path) -> list[Path]:
     if not directory.is_dir():
-        raise UsageError(f"no trace in {directory}: {'it is a file' if directory.exists() else 'there is no such folder'}")
+        why = "it is a file" if directory.exists() else "there is no such file or folder"
+        raise UsageError(f"no trace in {directory}: {why}")
     if (directory / "manifest.json").exists() or any(directory.glob("rows-*.parquet")):
         return [directory]
     inner = sorted(path.parent for path in directory.glob("*/manifest.json"))
