@@ -37,6 +37,7 @@ def rows_of(*events: Event) -> list[tuple[Any, ...]]:
     return [row[2:8] for row in rows]
 
 
+RECORDED = Path(__file__).parent / "recorded"
 ONE, TWO = message_key(MessageId(A, (BEGIN + 7) >> EPOCH_BITS, (BEGIN + 7) & ((1 << EPOCH_BITS) - 1))), hash63(M2)
 a, b, c = map(node_key, (A, B, C))
 
@@ -280,3 +281,15 @@ def test_numbers_are_read_exactly() -> None:
     """A float would lose the last digits of a time in nanoseconds."""
     [row], _ = read(json.dumps(go.joined(A, 0) | {"timestamp": BEGIN + 123_456_789}).encode())
     assert row.ns == BEGIN + 123_456_789
+
+
+def test_what_real_nodes_wrote_is_read_alike_in_both_forms() -> None:
+    """One event of each sort that came up in a run of go-libp2p-pubsub 0.17.0."""
+    forms = [(RECORDED / f"go-libp2p-pubsub-0.17.0.{form}").read_bytes() for form in ("json", "pb")]
+    (rows, report), (others, other) = map(read, forms)
+    assert rows == others
+    assert report == other
+    assert (report.events, report.bad, report.unknown, report.cut) == (13, 0, 0, "")
+    assert {row.kind for row in rows} == {
+        *("joined", "neighbor_up", "graft", "send", "publish", "deliver", ARRIVAL, "duplicate", "neighbor_down")
+    }
