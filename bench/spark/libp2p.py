@@ -4,7 +4,7 @@
     spark.read.format("go-libp2p-pubsub").load("node-1.json")     one file, or a list: rows to be, and a report of each
 
 Files are read where Spark's tasks run, some a task. Of each message its rows then come together in one place, where the
-first copy that a node got becomes its `receive`, and hops are counted along first copies, from the publisher on. The
+first copy that a node got becomes its `receive`, and hops are counted along deliveries, from the publisher on. The
 mapping is told in `docs/architecture.md`, "Traces of go-libp2p-pubsub".
 
 Below it asks for paths that the driver and the workers see alike, and weft installed on both. Bounds: a task takes files
@@ -184,28 +184,36 @@ def _completed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def completed(told: list[Told]) -> Iterator[Values]:
-    """The rows of one message: the first copy at each node is its reception, others are told of as duplicates already."""
+    """The rows of one message: the first copy at each node is its reception, others are told of as duplicates already.
+
+    The copy that a node delivers and passes on need not be the first: that one may be refused, or lose the race through
+    validation. So hops follow deliveries, and first copies at nodes that deliver nothing.
+    """
     told.sort(key=lambda row: (row.ns, OF_MESSAGE.index(row.kind)))
     first: dict[int, Told | None] = {}
+    senders: dict[int, int | None] = {}
     for row in told:
         own = row.kind == PUBLISH or row.peer == row.node
         first.setdefault(row.node, None if own else row)
-    senders = {node: row.peer if row is not None else None for node, row in first.items()}
-    hops = hops_of([row.node for row in told if row.kind == PUBLISH], senders)
+        if row.kind == DELIVER and not own:
+            senders.setdefault(row.node, row.peer)
+    copies = {node: row.peer if row is not None else None for node, row in first.items()}
+    hops = hops_of([row.node for row in told if row.kind == PUBLISH], copies | senders)
     for row in told:
         if first[row.node] is row:
-            yield _made(row, RECEIVE, row.peer, hops[row.node])
+            before = hops.get(row.peer) if row.peer is not None else None
+            yield _made(row, RECEIVE, row.peer, None if before is None else before + 1)
         if row.kind != ARRIVAL:
             yield _made(row, row.kind, row.peer if row.kind == REJECT else None, hops[row.node], row.reason)
 
 
 def hops_of(publishers: Iterable[int], senders: Mapping[int, int | None]) -> dict[int, int | None]:
-    """The links that the first copy travelled to each node; None where they do not lead back to a publisher."""
+    """The links that a copy travelled to each node from its sender; None where they do not lead back to a publisher."""
     found: dict[int, int | None] = dict.fromkeys(publishers, 0)
     for node in senders:
         way: dict[int, None] = {}
         at: int | None = node
-        while at is not None and at not in found and at not in way:  # clocks that were set can make a circle
+        while at is not None and at in senders and at not in found and at not in way:  # bad clocks can make a circle
             way[at] = None
             at = senders.get(at)
         hops = found.get(at) if at is not None else None

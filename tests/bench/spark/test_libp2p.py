@@ -188,7 +188,7 @@ def test_files_are_one_run_and_a_folder_of_folders_is_many(tmp_path: Path) -> No
 
 
 def test_a_folder_of_weft_is_weft_whatever_lies_beside_it(tmp_path: Path) -> None:
-    run(Scenario(nodes=4, workload=Workload(messages=1)), trace=tmp_path / "runs" / "weft")
+    run(Scenario(nodes=12, workload=Workload(messages=1)), trace=tmp_path / "runs" / "weft")
     (tmp_path / "runs" / "figures.json").write_text("{}")
     for path in (tmp_path / "runs", tmp_path / "runs" / "weft"):
         assert sources_of([path]) == ([tmp_path / "runs" / "weft"], [])
@@ -199,7 +199,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.Captur
     assert "none.json: there is no such file or folder" in capsys.readouterr().err
 
 
-def test_hops_are_counted_along_first_copies() -> None:
+def test_hops_are_counted_from_the_publisher_on() -> None:
     assert hops_of([1], {1: None, 2: 1, 3: 2, 4: 3, 5: 1}) == {1: 0, 2: 1, 3: 2, 4: 3, 5: 1}
 
 
@@ -222,6 +222,14 @@ def test_a_delivery_stands_for_its_reception_where_no_rpc_was_traced() -> None:
     rows = [told(1, 5, "publish"), told(1, 5, "deliver", 1), told(2, 9, "deliver", 1)]
     made = [(row[3], row[6], row[7]) for row in completed(rows)]
     assert made == [("publish", None, 0), ("deliver", None, 0), ("receive", 1, 1), ("deliver", None, 1)]
+
+
+def test_hops_follow_the_copy_that_is_delivered() -> None:
+    """Node 3 has the first copy from the publisher, and delivers the second, from node 2."""
+    rows = [told(1, 1, "publish"), told(2, 2, "arrival", 1), told(2, 3, "deliver", 1)]
+    rows += [told(3, 4, "arrival", 1), told(3, 5, "arrival", 2), told(3, 6, "deliver", 2), told(4, 7, "arrival", 3)]
+    made = [(row[2], row[3], row[6], row[7]) for row in completed(rows) if row[2] > 2]
+    assert made == [(3, "receive", 1, 1), (3, "deliver", None, 2), (4, "receive", 3, 3)]
 
 
 def test_ones_own_message_that_comes_back_is_no_reception() -> None:
