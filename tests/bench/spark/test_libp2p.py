@@ -234,5 +234,6 @@ def test_hops_follow_the_copy_that_is_delivered() -> None:
 
 def test_ones_own_message_that_comes_back_is_no_reception() -> None:
     assert [row[3] for row in completed([told(1, 5, "publish"), told(1, 7, "arrival", 2)])] == ["publish"]
+    assert [row[3] for row in completed([told(1, 5, "deliver", 1)])] == ["deliver"], "its publish may be lost"
 
 
