@@ -1,6 +1,6 @@
-"""`weft analyze`: from trace folders to figures, tables and a page, by Spark.
+"""`weft analyze`: from traces to figures, tables and a page, by Spark.
 
-The session is started for what the folders hold: a large trace is worth compiling for, a small one is not.
+The session is started for what the traces hold: a large trace is worth compiling for, a small one is not.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def analyze(traces: Sequence[Path], args: argparse.Namespace, progress: Report |
 
     require()
     from bench.spark.analysis import analyze as analysis_of
-    from bench.spark.traces import folders_of
+    from bench.spark.sources import sources_of
 
     if args.report is not None:
         report.check(args.report)
-    size = sum(path.stat().st_size for folder in folders_of(traces) for path in folder.glob("rows-*.parquet"))
-    with spark_session(args.master, memory=args.memory, short=size < LARGE) as spark:
+    short = sources_of(traces).size < LARGE
+    with spark_session(args.master, memory=args.memory, short=short) as spark:
         analysis = analysis_of(spark, traces, graph=not args.no_graph, parquet=args.parquet, progress=progress)
     if args.report is not None:
         report.write(analysis, args.report, title=_title(analysis["runs"]))

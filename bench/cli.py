@@ -217,7 +217,8 @@ def _add_sweep(commands: Commands) -> None:
 
 def _add_analyze(commands: Commands) -> None:
     parser = _add(commands, "analyze", "compute the figures of traces on Spark", analyze)
-    parser.add_argument("traces", nargs="+", type=Path, metavar="DIR", help="a trace, or a folder of traces")
+    what = "a trace, or a folder of traces; files of go-libp2p-pubsub's tracers are one run, and so is a folder of them"
+    parser.add_argument("traces", nargs="+", type=Path, metavar="TRACE", help=what)
     parser.add_argument("--tables", action="store_true", help="print all tables below the figures")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write an HTML page to look at")
     parser.add_argument("--parquet", type=Path, metavar="DIR", help="write all tables in full, into a new folder")

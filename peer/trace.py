@@ -413,12 +413,12 @@ class _Keys:
 
 def node_key(peer: Peer) -> int:
     """A node in the rows: an int is itself, a peer id is 63 bits of its hash, which `nodes` maps back."""
-    return peer if isinstance(peer, int) else _hash63(peer)
+    return peer if isinstance(peer, int) else hash63(peer)
 
 
 def message_key(msg: MessageId) -> int:
     """A message in the rows: 63 bits of the hash of (source, epoch, sequence), which `messages` maps back."""
-    return _hash63(_encode(msg))
+    return hash63(_encode(msg))
 
 
 def read_rows(directory: Path) -> pa.Table:
@@ -533,7 +533,8 @@ def _why(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno else str(error).partition("\n")[0]
 
 
-def _hash63(data: bytes) -> int:
+def hash63(data: bytes) -> int:
+    """What numbers in rows are made of."""
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "big") >> 1
 
 

@@ -19,8 +19,8 @@ from bench.spark import single_root as trees
 from bench.spark.figures import message_figures, run_figures, warnings
 from bench.spark.gather import Facts, figure_groups, gathered, groups
 from bench.spark.session import cause
+from bench.spark.sources import load_runs
 from bench.spark.tables import TABLES, Table
-from bench.spark.traces import load_traces
 from peer.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def figures(
     `held` it has `held`, of the times from reception to delivery, None where nothing was delivered; with
     `single_root`, `nodes` and `batches` what `bench.spark.single_root` makes of the run, of each node, of parts of the run.
     """
-    with _told(), gathered(load_traces(spark, directories)) as known:
+    with _told(), gathered(load_runs(spark, directories)) as known:
         found = run_figures(known, figure_groups(known))
         by_number = {entry["run"]: entry for entry in found}
         if messages:
@@ -96,7 +96,7 @@ def analyze(
     tell(0.0, "looking over the traces")
     if parquet is not None:
         _claim(parquet)
-    with _told(), gathered(load_traces(spark, directories)) as known:
+    with _told(), gathered(load_runs(spark, directories)) as known:
         tell(0.05, "reading the traces")
         shown = groups(known)
         runs = run_figures(known, shown)

@@ -39,6 +39,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "bytes": (SEND,),
     "bytes_per_delivery": (PUBLISH, SEND, DELIVER),
 }
+SIZES = ("bytes", "bytes_per_delivery")
 INTERVALS = ("reliability", "rmr", "payload_per_delivery", "ldh_mean", "last_ms")
 TIMES = ("mean", "p50", "p90", "p99", "max")
 
@@ -86,7 +87,8 @@ def _entry(run: Run, found: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("control", "bytes"):
         above = counted["control_messages" if name == "control" else "bytes"]
         counted[f"{name}_per_delivery"] = above / counted["deliveries"] if counted["deliveries"] else None
-    lacking = {name: empty.get(name) for name, kinds in NEEDS.items() if not run.wrote(*kinds)}
+    untold = () if run.sized else SIZES
+    lacking = {name: empty.get(name) for name, kinds in NEEDS.items() if name in untold or not run.wrote(*kinds)}
     return {
         **{"run": run.number, "name": run.name, "trace": str(run.path) if run.path is not None else None},
         **{name: run.manifest.get(name) for name in ("status", "command", "rows", "stack")},
@@ -122,3 +124,5 @@ def _lacking(run: Run) -> Iterator[str]:
     if lacking:
         missing = dict.fromkeys(kind for name in lacking for kind in NEEDS[name] if not run.wrote(kind))
         yield f"the trace has no rows of kind {', '.join(missing)}, so it tells nothing of {', '.join(lacking)}"
+    if not run.sized:
+        yield f"the trace does not tell how long messages are, so it tells nothing of {', '.join(SIZES)}"

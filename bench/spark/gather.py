@@ -83,13 +83,18 @@ def gathered(traces: Traces, step: Step = _unheeded) -> Iterator[Facts]:
     expected, copies = facts.expected(publishes, stays), facts.copies(traces.rows, publishes)
     per_message = facts.per_message(publishes, pairs, expected, copies).localCheckpoint()
     step("per_message", per_message)
-    carried = load.load(traces.rows).localCheckpoint()
+    carried = load.load(traces.rows)
+    if unsized := [run.number for run in traces.about if not run.sized]:
+        carried = carried.withColumn("bytes", F.when(~F.col("run").isin(unsized), F.col("bytes")))
+    carried = carried.localCheckpoint()
     step("load", carried)
     try:
         yield Facts(traces, quiet, topics, publishes, stays, pairs, carried, per_message)
     finally:
         pairs.unpersist()
         quiet.unpersist()
+        for frame in traces.held:
+            frame.unpersist()
 
 
 def _quiet_rows(rows: DataFrame) -> DataFrame:

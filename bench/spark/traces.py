@@ -70,6 +70,8 @@ class Run(NamedTuple):
     path: Path | None
     manifest: dict[str, Any]
     warnings: tuple[str, ...] = ()
+    sized: bool = True
+    """Whether rows tell the bytes of what was sent."""
 
     @property
     def window(self) -> int:
@@ -81,12 +83,16 @@ class Run(NamedTuple):
 
 
 class Traces(NamedTuple):
-    """Runs side by side. `runs` has run and window; `rows` and `messages` are the trace's own columns after `run`."""
+    """Runs side by side. `runs` has run and window; `rows` and `messages` are the trace's own columns after `run`.
+
+    What is `held` is kept by Spark for them, and is to be given back.
+    """
 
     about: tuple[Run, ...]
     runs: DataFrame
     rows: DataFrame
     messages: DataFrame
+    held: tuple[DataFrame, ...] = ()
 
 
 def load_traces(spark: SparkSession, directories: Sequence[Path]) -> Traces:
@@ -131,12 +137,13 @@ def folders_of(directories: Sequence[Path]) -> list[Path]:
 
 def _folders(directory: Path) -> list[Path]:
     if not directory.is_dir():
-        raise UsageError(f"no trace in {directory}: {'it is a file' if directory.exists() else 'there is no such folder'}")
+        why = "it is a file" if directory.exists() else "there is no such file or folder"
+        raise UsageError(f"no trace in {directory}: {why}")
     if (directory / "manifest.json").exists() or any(directory.glob("rows-*.parquet")):
         return [directory]
     inner = sorted(path.parent for path in directory.glob("*/manifest.json"))
     if not inner:
-        raise UsageError(f"no trace in {directory}: neither it nor a folder in it has a manifest.json")
+        raise UsageError(f"no trace in {directory}: neither it nor a folder in it has a manifest.json, or files *.json or *.pb")
     return inner
 
 

@@ -1,4 +1,4 @@
-"""The protobuf messages of libp2p, generated from the .proto files beside them by `make protobuf`.
+"""The protobuf messages of libp2p, and of its traces, generated from the .proto files beside them by `make protobuf`.
 
 Each file has a package of its own, `weft.NAME`, so that its descriptors never collide with those of another library.
 All are proto3 with `optional` fields, where some specs have proto2: the bytes are the same, and presence is kept, but a

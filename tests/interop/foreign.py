@@ -19,6 +19,7 @@ has them. It takes, besides,
   {"do": "mesh", "topic"}               mesh: peers
   {"do": "control", "peer"}             control: sent, received; of each kind (graft, prune, ihave, iwant, idontwant) the count of
                                         what went to the peer and came from it: of topics for the first two, of ids for the others
+go started with the arguments "--trace PREFIX" writes the traces of its library to PREFIX.json and PREFIX.pb, whole once it quit.
 js and go started with the arguments "--dht PREFIX" are servers of a Kademlia DHT too, by the protocol PREFIX/kad/1.0.0. It takes
 every value under a key /weft/...; of several the last in the order of bytes is the best. They take, besides,
   {"do": "dht_peers", "count"}          dht_peers, as soon as that many are in the routing table; looks itself up until then

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from peer import pb
 from peer.errors import PeerError
-from peer.pb import identify_pb2, kad_pb2, keys_pb2, noise_pb2, records_pb2, rpc_pb2
+from peer.pb import identify_pb2, kad_pb2, keys_pb2, noise_pb2, records_pb2, rpc_pb2, trace_pb2
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NAMES = sorted(path.stem for path in (ROOT / "peer" / "pb").glob("*.proto"))
@@ -29,6 +29,7 @@ KINDS: tuple[type[Message], ...] = (
     records_pb2.Envelope,
     records_pb2.PeerRecord,
     rpc_pb2.RPC,
+    trace_pb2.TraceEventBatch,
 )
 
 

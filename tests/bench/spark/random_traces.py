@@ -224,11 +224,11 @@ def side_by_side(spark: SparkSession, runs: Sequence[Case], folder: Path) -> Tra
     side = [{"run": number, "msg": msg, **o._asdict()} for number, case in enumerate(runs) for msg, o in case.side]
     windows = [(number, case.window) for number, case in enumerate(runs)]
     about = tuple(Run(number, str(number), None, _manifest(case)) for number, case in enumerate(runs))
-    tables = [
+    stored, messages = (
         _stored(spark, values, f"run int, {ddl}", folder / name)
         for values, ddl, name in ((rows, ROWS, "r"), (side, MESSAGES, "m"))
-    ]
-    return Traces(about, spark.createDataFrame(windows, "run int, window long"), *tables)
+    )
+    return Traces(about, spark.createDataFrame(windows, "run int, window long"), stored, messages)
 
 
 def _stored(spark: SparkSession, values: Sequence[dict[str, Any]], ddl: str, folder: Path) -> DataFrame:

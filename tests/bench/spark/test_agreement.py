@@ -222,7 +222,7 @@ def test_spark_agrees_with_the_oracle(spark: SparkSession, tmp_path: Path, monke
 
 def spark_figures(spark: SparkSession, traces: Traces, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The one place that knows what the analysis looks like: each run's figures, and its tables by their keys."""
-    monkeypatch.setattr(analysis, "load_traces", lambda *_: traces)
+    monkeypatch.setattr(analysis, "load_runs", lambda *_: traces)
     answer = analysis.analyze(spark, [], graph=False)
     runs = [{"figures": run, **{name: {} for name in KEYS}} for run in answer["runs"]]
     for name, keys in KEYS.items():

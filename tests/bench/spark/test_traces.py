@@ -61,7 +61,7 @@ def test_a_sound_trace_has_no_warning(trace: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda folder: None, "there is no such folder"),
+        (lambda folder: None, "there is no such file or folder"),
         (lambda folder: folder.mkdir(), "neither it nor a folder in it has a manifest.json"),
         (lambda folder: folder.write_text("x"), "it is a file"),
     ],

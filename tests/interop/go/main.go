@@ -1,5 +1,6 @@
 // A go-libp2p peer for the interop tests: TCP, Noise, Yamux, identify, ping and floodsub with StrictSign.
 // With --gossipsub it speaks GossipSub in place of floodsub, and with --degree N has N peers in a mesh.
+// With --trace PREFIX it writes the library's own traces to PREFIX.json and PREFIX.pb.
 // With --dht PREFIX it is a server of a Kademlia DHT as well.
 //
 // It listens on 127.0.0.1, prints one line when it is ready, then takes one JSON object a line and answers each with one.
@@ -466,11 +467,41 @@ func (n *node) run() error {
 	}
 }
 
-func newPubSub(ctx context.Context, h host.Host, gossip *tracer, degree int) (*pubsub.PubSub, error) {
+// files hands each event to both tracers of the library that write files.
+type files struct {
+	json *pubsub.JSONTracer
+	pb   *pubsub.PBTracer
+}
+
+func newFiles(prefix string) (*files, error) {
+	json, err := pubsub.NewJSONTracer(prefix + ".json")
+	if err != nil {
+		return nil, err
+	}
+	pb, err := pubsub.NewPBTracer(prefix + ".pb")
+	return &files{json, pb}, err
+}
+
+func (f *files) Trace(e *pb.TraceEvent) {
+	f.json.Trace(e)
+	f.pb.Trace(e)
+}
+
+// close leaves them the time to write what they hold; they do not say when they have.
+func (f *files) close() {
+	f.json.Close()
+	f.pb.Close()
+	time.Sleep(10 * poll)
+}
+
+func newPubSub(ctx context.Context, h host.Host, gossip *tracer, degree int, traced *files) (*pubsub.PubSub, error) {
 	options := []pubsub.Option{
 		pubsub.WithMessageSignaturePolicy(pubsub.StrictSign),
 		pubsub.WithPeerOutboundQueueSize(queue),
 		pubsub.WithValidateQueueSize(queue),
+	}
+	if traced != nil {
+		options = append(options, pubsub.WithEventTracer(traced))
 	}
 	if gossip == nil {
 		return pubsub.NewFloodSub(ctx, h, options...)
@@ -483,7 +514,7 @@ func newPubSub(ctx context.Context, h host.Host, gossip *tracer, degree int) (*p
 	return pubsub.NewGossipSub(ctx, h, append(options, pubsub.WithRawTracer(gossip))...)
 }
 
-func start(prefix string, gossip bool, degree int) error {
+func start(prefix string, gossip bool, degree int, trace string) error {
 	h, err := libp2p.New(
 		libp2p.ListenAddrStrings("/ip4/127.0.0.1/tcp/0"),
 		libp2p.Transport(tcp.NewTCPTransport),
@@ -505,7 +536,14 @@ func start(prefix string, gossip bool, degree int) error {
 	if gossip {
 		traced = newTracer()
 	}
-	router, err := newPubSub(ctx, h, traced, degree)
+	var written *files
+	if trace != "" {
+		if written, err = newFiles(trace); err != nil {
+			return err
+		}
+		defer written.close()
+	}
+	router, err := newPubSub(ctx, h, traced, degree, written)
 	if err != nil {
 		return err
 	}
@@ -536,8 +574,9 @@ func main() {
 	prefix := flag.String("dht", "", "be a server of the Kademlia DHT whose protocol is this and /kad/1.0.0")
 	gossip := flag.Bool("gossipsub", false, "speak GossipSub in place of floodsub")
 	degree := flag.Int("degree", -1, "the peers in a mesh; by default, as the library has it")
+	trace := flag.String("trace", "", "write the library's traces to this and .json, and this and .pb")
 	flag.Parse()
-	if err := start(*prefix, *gossip, *degree); err != nil {
+	if err := start(*prefix, *gossip, *degree, *trace); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
