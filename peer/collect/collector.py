@@ -82,13 +82,15 @@ class Collector:
         if (before := self._sessions.get(peer)) is not None:
             before.cancel()
         account = self.accounts.setdefault(peer, Account(peer, self.config.quota))
-        with alone():
-            async with trio.open_nursery() as nursery:
-                self._sessions[peer] = nursery.cancel_scope
-                try:
-                    await _Session(self, account, FrameStream(stream, FROM_COLLECTOR, FROM_PEER), nursery).run()
-                finally:
-                    self._left(peer, nursery.cancel_scope)
+        async with trio.open_nursery() as nursery:
+            self._sessions[peer] = nursery.cancel_scope
+            session = _Session(self, account, FrameStream(stream, FROM_COLLECTOR, FROM_PEER), nursery)
+            try:
+                await session.run()
+            finally:
+                self._left(peer, nursery.cancel_scope)
+        if session.fault is not None:
+            raise session.fault
 
     def _left(self, peer: bytes, scope: trio.CancelScope) -> None:
         """Whoever sent nothing is forgotten, so that it takes no place from others."""
@@ -136,18 +138,27 @@ class Collector:
 
 
 class _Session:
-    """One stream of one peer."""
+    """One stream of one peer. Its tasks raise nothing, since a group of errors would be more than its stream's."""
 
     def __init__(self, collector: Collector, account: Account, stream: FrameStream, nursery: trio.Nursery) -> None:
         self._collector = collector
         self._account = account
         self._stream = stream
         self._nursery = nursery
+        self.fault: PeerError | None = None
         self._asked: tuple[int, int] | None = None
         self._answered = trio.Event()
         self._ready = False
 
     async def run(self) -> None:
+        try:
+            await self._listen()
+        except PeerError as error:
+            self.fault = error
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            log.info("%s went away: %s", peer_text(self._account.peer), error)
+
+    async def _listen(self) -> None:
         """A frame is read only when there is room for its rows."""
         greeted = False
         while (found := await self._stream.next()) is not None:
@@ -182,7 +193,9 @@ class _Session:
         with trio.move_on_after(self._collector.config.answer_s):
             await self._answered.wait()
             return
-        raise PeerError("it does not tell its time")
+        self.fault = PeerError("it does not tell its time")
+        self._nursery.cancel_scope.cancel()
+        await trio.lowlevel.checkpoint()
 
     def _hear(self, told: Told) -> None:
         if self._asked is None or told.number != self._asked[0]:

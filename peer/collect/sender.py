@@ -18,8 +18,9 @@ from peer.address import Address
 from peer.collect.buffer import Buffer
 from peer.collect.messages import FROM_COLLECTOR, FROM_PEER, PROTOCOL, Ask, Hello, Taken, Told
 from peer.collect.stream import FrameStream
-from peer.errors import UsageError, WeftError, alone
+from peer.errors import UsageError, WeftError
 from peer.host import Host
+from peer.link import Stream
 
 log = logging.getLogger("weft.collect")
 
@@ -60,10 +61,9 @@ class Sender:
         wait = SOONEST_S
         while True:
             try:
-                with alone():
-                    await self._talk()
-                reason = "it ended the stream"
-            except (WeftError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                stream = await self._host.open_stream(self._address, [PROTOCOL])
+                reason = await self._talk(stream)
+            except WeftError as error:
                 reason = str(error)
             wait = SOONEST_S if self._talking else min(2 * wait, LATEST_S)
             self.away, self._talking = True, False
@@ -78,21 +78,28 @@ class Sender:
             while not self.away and len(self.buffer):
                 await self._news.wait()
 
-    async def _talk(self) -> None:
-        stream = await self._host.open_stream(self._address, [PROTOCOL])
+    async def _talk(self, stream: Stream) -> str:
+        """Why it ended. No task raises, since their errors would come out in a group."""
         async with stream, trio.open_nursery() as nursery:
-            frames = FrameStream(stream, FROM_PEER, FROM_COLLECTOR)
-            await frames.send(Hello(self._epoch))
-            while (found := await frames.next()) is not None:
-                message, _ = found
-                if isinstance(message, Ask):
-                    await frames.send(Told(message.number, self._wall()))
-                elif isinstance(message, Taken):
-                    began = not self._talking
-                    self._heard(message.number)
-                    if began:
-                        nursery.start_soon(self._send_on, frames)
+            try:
+                await self._listen(FrameStream(stream, FROM_PEER, FROM_COLLECTOR), nursery)
+                reason = "it ended the stream"
+            except (WeftError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                reason = str(error)
             nursery.cancel_scope.cancel()
+        return reason
+
+    async def _listen(self, frames: FrameStream, nursery: trio.Nursery) -> None:
+        await frames.send(Hello(self._epoch))
+        while (found := await frames.next()) is not None:
+            message, _ = found
+            if isinstance(message, Ask):
+                await frames.send(Told(message.number, self._wall()))
+            elif isinstance(message, Taken):
+                began = not self._talking
+                self._heard(message.number)
+                if began:
+                    nursery.start_soon(self._send_on, frames)
 
     def _heard(self, number: int) -> None:
         """The first one tells where to begin: what was sent on an earlier stream may not have come."""
