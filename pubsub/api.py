@@ -50,7 +50,7 @@ from pubsub.validate import CONCURRENCY, Answer, Judge, Validator
 PATIENCE_S = 0.05
 SPEAKS_S = 1.0  # a neighbour may name the protocol later, and no machine below the router hears of that
 FLUSH_S = 10.0  # at the end, for messages of which it is not known yet where they go
-ROTATE_S = 5.0  # a part of the trace at least so often, as far as anything happens
+ROTATE_S = 3.0  # a part of the trace at least so often, as far as anything happens
 TURN = 8  # messages published before other tasks have their turn: they travel together, which halves what a burst costs
 
 COUNTS = ("published", "delivered", "dropped", "rejected", "ignored", "validator_busy", "validator_failed")
