@@ -170,8 +170,10 @@ def compacted(kept: DataFrame, low: int) -> DataFrame:
     old = kept.where((t <= low) & kind.isin(*MEMBERS))
     down = F.max(F.when(kind == NODE_DOWN, t)).over(Window.partitionBy("node"))
     joined, left = (F.max(F.when(kind == what, t)) for what in (JOINED, LEAVE))
-    last = old.withColumn("down", down).groupBy("node", "topic").agg(
-        joined.alias("t"), F.coalesce(F.greatest(left, F.max("down")), F.lit(-1)).alias("over")
+    last = (
+        old.withColumn("down", down)
+        .groupBy("node", "topic")
+        .agg(joined.alias("t"), F.coalesce(F.greatest(left, F.max("down")), F.lit(-1)).alias("over"))
     )
     one, nothing = F.lit(1).cast("long"), F.lit(None).cast("long")
     named = {"kind": F.lit(JOINED), "msg": nothing, "count": one, "bytes": nothing}
@@ -237,9 +239,7 @@ def _stays(kept: DataFrame) -> DataFrame:
     return began.groupBy("topic", "node", "until").agg(F.min("t").alias("since"))
 
 
-def _reliability(
-    published: DataFrame, first: DataFrame, stays: DataFrame, begin: int, end: int, slack: int
-) -> DataFrame:
+def _reliability(published: DataFrame, first: DataFrame, stays: DataFrame, begin: int, end: int, slack: int) -> DataFrame:
     """judged, reliability, reliability_min: over the messages of (begin, end] for which anybody was expected."""
     deadline = F.col("published") + slack
     throughout = (F.col("since") <= F.col("published")) & (F.col("until") > deadline) & (F.col("node") != F.col("publisher"))
@@ -247,9 +247,7 @@ def _reliability(
     met = due.join(first.select("msg", "node", "delivered"), ["msg", "node"], "left")
     in_time = F.count_if(F.coalesce(F.col("delivered") <= deadline, F.lit(False)))
     shares = met.groupBy("msg").agg((in_time / F.count("*")).alias("share"))
-    return shares.agg(
-        F.count("*").alias("judged"), F.avg("share").alias("reliability"), F.min("share").alias("reliability_min")
-    )
+    return shares.agg(F.count("*").alias("judged"), F.avg("share").alias("reliability"), F.min("share").alias("reliability_min"))
 
 
 def _latencies(first: DataFrame, begin: int, end: int) -> DataFrame:

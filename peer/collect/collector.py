@@ -46,7 +46,7 @@ class CollectConfig:
     answer_s: float = 20.0
     peers: int = 1_024
     quota: int = 1 << 30
-    waiting: int = 16 << 20
+    waiting: int = 8 << 20  # some 200 MB of rows at worst
     waiting_a_peer: int = 1 << 20
 
     def __post_init__(self) -> None:

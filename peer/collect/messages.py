@@ -21,7 +21,7 @@ FRAME = 1 << 16
 ROWS = 1_024  # of a batch
 TOPIC = 1_024  # letters, as routers allow
 REASON = 256  # letters; a longer one is cut
-DEPENDENCIES = 256  # of a publish; the first ones are kept
+DEPENDENCIES = 512  # of a publish, as causal order allows; the first ones are kept
 
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}  # on the wire, so KINDS only grows at its end
 _encode = msgspec.msgpack.Encoder().encode

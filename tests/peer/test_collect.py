@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -21,6 +22,7 @@ from peer.collect.clock import DRIFT, Clock, Offset
 from peer.collect.collector import CollectConfig, Collector, collecting
 from peer.collect.folder import Entry, Folder
 from peer.collect.messages import (
+    DEPENDENCIES,
     FRAME,
     FROM_COLLECTOR,
     FROM_PEER,
@@ -166,7 +168,7 @@ ids = st.builds(MessageId, st.binary(max_size=40), st.integers(0, 1 << 40), st.i
 rows = st.builds(
     lambda t, kind, topic, msg, reason, deps: (t, ME, kind, topic, msg, OTHER, None, 1, 2, Lane.LAZY, reason, tuple(deps)),
     *(st.integers(0, 1 << 60), st.sampled_from([SEND, DELIVER, ROLE])),
-    *(st.none() | st.text(max_size=1_024), st.none() | ids, st.none() | texts, st.lists(ids, max_size=300)),
+    *(st.none() | st.text(max_size=1_024), st.none() | ids, st.none() | texts, st.lists(ids, max_size=DEPENDENCIES + 10)),
 )
 
 
@@ -180,7 +182,11 @@ def test_any_rows_become_batches_that_a_collector_reads(emitted: list[Row]) -> N
         assert isinstance(found, Batch) and found.number == packed.number == number + 1
         for wire, whole in zip(found.rows, emitted[read : read + packed.rows], strict=True):
             again = wire.row(ME, wire.t)
-            assert again[:10] == whole[:10] and (again[10] or "") == (whole[10] or "")[:REASON] and again[11] == whole[11][:256]
+            assert (
+                again[:10] == whole[:10]
+                and (again[10] or "") == (whole[10] or "")[:REASON]
+                and again[11] == whole[11][:DEPENDENCIES]
+            )
         number, read = packed.number, read + packed.rows
     assert read == len(emitted) and not held.dropped
 
@@ -189,7 +195,7 @@ def test_a_row_that_is_larger_than_a_frame_costs_itself_alone() -> None:
     huge = (1, ME, DELIVER, "x" * FRAME, None, None, None, None, None, None, None, ())
     held = Buffer()
     fill(held, row(1), huge, row(2))
-    numbers = []
+    numbers: list[int] = []
     while (packed := held.after(numbers[-1] if numbers else 0)) is not None:
         numbers.append(packed.number)
     assert held.dropped == 1 and numbers == list(range(1, len(numbers) + 1)) and len(held) == 2
@@ -396,6 +402,10 @@ async def test_a_folder_that_cannot_be_written_ends_the_collector(tmp_path: Path
             await trio.sleep_forever()
 
 
+def holds_rows(collector: Collector) -> bool:
+    return any(account.rows for account in collector.accounts.values())
+
+
 async def test_what_was_under_way_when_the_collector_died_comes_once(tmp_path: Path) -> None:
     """It dies after each part, with no goodbye; another on the same port goes on with the folder."""
     identity, held, told = Identity.new(), Buffer(), 0
@@ -414,7 +424,7 @@ async def test_what_was_under_way_when_the_collector_died_comes_once(tmp_path: P
                         host.handle(PROTOCOL, found.serve)
                         fill(held, *(row(told + n) for n in range(3_000)))
                         told += 3_000
-                        await until(lambda found=found: any(account.rows for account in found.accounts.values()))
+                        await until(partial(holds_rows, found))
                         await found.write()
                         folder.release()
                 async with open_host(identity, listen=[listen]) as host, collecting(host, tmp_path, QUICK):
