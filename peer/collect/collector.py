@@ -148,9 +148,11 @@ class _Session:
         self.fault: PeerError | None = None
         self._asked: tuple[int, int] | None = None
         self._answered = trio.Event()
+        self._greeted = False
         self._ready = False
 
     async def run(self) -> None:
+        self._nursery.start_soon(self._await_greeting)
         try:
             await self._listen()
         except PeerError as error:
@@ -160,11 +162,10 @@ class _Session:
 
     async def _listen(self) -> None:
         """A frame is read only when there is room for its rows."""
-        greeted = False
         while (found := await self._stream.next()) is not None:
             message, size = found
-            if isinstance(message, Hello) and not greeted:
-                greeted = True
+            if isinstance(message, Hello) and not self._greeted:
+                self._greeted = True
                 self._nursery.start_soon(self._ask_on, self._account.greet(message.epoch))
             elif isinstance(message, Told):
                 self._hear(message)
@@ -173,6 +174,16 @@ class _Session:
             else:
                 raise PeerError(f"a {type(message).__name__} out of turn")
             await self._collector.room(self._account)
+
+    async def _await_greeting(self) -> None:
+        await trio.sleep(self._collector.config.answer_s)
+        if not self._greeted:
+            await self._give_up("it does not greet")
+
+    async def _give_up(self, reason: str) -> None:
+        self.fault = PeerError(reason)
+        self._nursery.cancel_scope.cancel()
+        await trio.lowlevel.checkpoint()
 
     async def _ask_on(self, written: int) -> None:
         for number in range(self._collector.config.burst):
@@ -193,9 +204,7 @@ class _Session:
         with trio.move_on_after(self._collector.config.answer_s):
             await self._answered.wait()
             return
-        self.fault = PeerError("it does not tell its time")
-        self._nursery.cancel_scope.cancel()
-        await trio.lowlevel.checkpoint()
+        await self._give_up("it does not tell its time")
 
     def _hear(self, told: Told) -> None:
         if self._asked is None or told.number != self._asked[0]:

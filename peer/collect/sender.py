@@ -66,9 +66,10 @@ class Sender:
             except WeftError as error:
                 reason = str(error)
             wait = SOONEST_S if self._talking else min(2 * wait, LATEST_S)
+            level = logging.INFO if self.away else logging.WARNING
+            log.log(level, "no collector at %s: %s; %d rows wait", self._address, reason, len(self.buffer))
             self.away, self._talking = True, False
             self._stir()
-            log.info("no collector at %s: %s; %d rows wait", self._address, reason, len(self.buffer))
             await trio.sleep(wait * self._rng.uniform(0.5, 1.0))
 
     async def flushed(self) -> None:

@@ -357,6 +357,16 @@ async def test_who_breaks_the_protocol_loses_its_link_and_nobody_else(tmp_path: 
             assert await heard(honest) == 1
 
 
+@pytest.mark.parametrize("words", [[], [Hello(1)]], ids=["nothing at all", "no time"])
+async def test_who_is_silent_loses_its_place(tmp_path: Path, words: list[Hello]) -> None:
+    with trio.fail_after(DEADLINE_S):
+        config = CollectConfig(write_s=0.05, answer_s=0.2)
+        async with collector(tmp_path, config) as (host, found), stranger(host) as (mine, frames):
+            for word in words:
+                await frames.send(word)
+            await until(lambda: mine.peer not in host.links and not found.accounts)
+
+
 async def test_a_peer_more_than_there_may_be_is_refused(tmp_path: Path) -> None:
     with trio.fail_after(DEADLINE_S):
         async with collector(tmp_path, CollectConfig(write_s=0.05, peers=1)) as (host, _), stranger(host) as (_, frames):
