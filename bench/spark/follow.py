@@ -70,7 +70,7 @@ class View(NamedTuple):
 
 
 class Follower:
-    """Made by `following`. `figures` may be called from any thread."""
+    """Made by `following`. `figures` may be called from any thread, and calls from several wait for each other."""
 
     def __init__(self, spark: SparkSession, directory: Path, folder: Path, view: View) -> None:
         self.view = view
@@ -96,16 +96,21 @@ class Follower:
             self._query.stop()
 
     def figures(self) -> dict[str, Any]:
-        """Of the window that ends with the latest row or, when none has come for a while, LATE_S ago."""
+        """Of the window that ends with the latest row or, when none has come for a while, LATE_S ago.
+
+        `age_s` is how long ago that is; `quiet_s`, since when no row has come.
+        """
         if self._query is not None and (error := self._query.exception()) is not None:
             raise WeftError(f"Spark stopped following {self._directory}: {_first_line(error)}")
         with self._turn:
             quiet = time.monotonic() - self._heard
             if self._end is None or self._kept is None:
                 return {"rows": 0, "quiet_s": quiet}
-            end = max(self._end, _now() - round(LATE_S * SECOND)) if self._end > LIVE else self._end
+            live = self._end > LIVE
+            end = max(self._end, _now() - round(LATE_S * SECOND)) if live else self._end
             found = window_figures(self._read(), end, self.view)
-        return {"rows": self.rows, "late_rows": self.late, "quiet_s": quiet, **found}
+        age = (_now() - end) / SECOND if live else None
+        return {"rows": self.rows, "late_rows": self.late, "quiet_s": quiet, "age_s": age, **found}
 
     def _take(self, batch: DataFrame, number: int) -> None:
         with self._turn:

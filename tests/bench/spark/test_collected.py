@@ -16,7 +16,11 @@ from pyspark.sql import SparkSession
 
 from bench.spark.analysis import figures
 from bench.spark.traces import look_over
-from peer.trace import read_rows
+from peer.collect.account import Standing
+from peer.collect.clock import Offset
+from peer.collect.folder import Entry, Folder
+from peer.ids import Identity
+from peer.trace import JOINED, Row, read_rows
 from pubsub.api import PubSub, PubSubConfig
 from pubsub.subscription import Subscription
 from tests.peer.test_host import FOUR
@@ -57,6 +61,15 @@ async def until_written(nodes: list[tuple[PubSub, Subscription]]) -> None:
     for node, _ in nodes:
         while node.stats()["traces_waiting"]:
             await trio.sleep(0.05)
+
+
+def test_the_analysis_tells_how_exact_clocks_are_and_what_is_missing(tmp_path: Path) -> None:
+    folder, peer = Folder(tmp_path), Identity.from_seed(bytes(32)).peer
+    row: Row = (1, peer, JOINED, "news", None, None, None, None, None, None, None, ())
+    folder.write(5, [Entry(peer, [row], Standing(1, 1, 10, lost=7, refused=4, t=1), Offset(-9, 2_500))])
+    folder.release()
+    clocks, missing = [warning for warning in look_over(0, "run", tmp_path).warnings if "did not finish" not in warning]
+    assert "1 nodes were set right to 2.5 ms" in clocks and "7 did not fit" in missing and "4 were beyond" in missing
 
 
 async def test_a_collector_that_was_killed_costs_nothing(tmp_path: Path, spark: SparkSession) -> None:
