@@ -15,7 +15,6 @@ to; files are remembered for FILES. A row of more than FUTURE ahead of the clock
 
 from __future__ import annotations
 
-import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -30,7 +29,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from bench.spark import facts
-from bench.spark.traces import ROWS
+from bench.spark.traces import ROWS, first_line, location
 from peer.errors import UsageError, WeftError
 from peer.machine import SECOND
 from peer.trace import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, SEND
@@ -87,7 +86,7 @@ class Follower:
     def start(self) -> None:
         options = {"pathGlobFilter": "rows-*.parquet", "recursiveFileLookup": "true", "maxFileAge": FILES}
         options |= {"ignoreCorruptFiles": "true", "ignoreMissingFiles": "true"}
-        rows = self._spark.readStream.schema(ROWS).options(**options).parquet(_location(self._directory))
+        rows = self._spark.readStream.schema(ROWS).options(**options).parquet(location(self._directory))
         sink = rows.writeStream.foreachBatch(self._take).option("checkpointLocation", str(self._folder / "checkpoint"))
         self._query = sink.trigger(processingTime=f"{FOUND_S} seconds").start()
 
@@ -101,7 +100,7 @@ class Follower:
         `age_s` is how long ago that is; `quiet_s`, since when no row has come.
         """
         if self._query is not None and (error := self._query.exception()) is not None:
-            raise WeftError(f"Spark stopped following {self._directory}: {_first_line(error)}")
+            raise WeftError(f"Spark stopped following {self._directory}: {first_line(error)}")
         with self._turn:
             quiet = time.monotonic() - self._heard
             if self._end is None or self._kept is None:
@@ -125,7 +124,7 @@ class Follower:
             whole = reduce(lambda old, new: old.unionByName(new), known).coalesce(1)
             merged = compacted(whole, self._end - self.view.horizon).coalesce(1)
             before, self._kept = self._kept, self._folder / f"kept-{number}"
-            merged.write.mode("overwrite").parquet(_location(self._kept))
+            merged.write.mode("overwrite").parquet(location(self._kept))
             if before is not None and before != self._kept:
                 shutil.rmtree(before, ignore_errors=True)
             self.rows += seen.rows
@@ -134,7 +133,7 @@ class Follower:
 
     def _read(self) -> DataFrame:
         assert self._kept is not None
-        return self._spark.read.schema(KEPT).parquet(_location(self._kept))
+        return self._spark.read.schema(KEPT).parquet(location(self._kept))
 
 
 @contextmanager
@@ -273,11 +272,3 @@ def _sums(kept: DataFrame, begin: int, end: int) -> DataFrame:
 
 def _now() -> int:
     return time.time_ns() // 1_000
-
-
-def _location(folder: Path) -> str:
-    return "file:" + re.sub(r"([\[\]{}*?\\])", r"\\\1", str(folder.resolve()))
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0]

@@ -202,7 +202,7 @@ def _check_footers(folder: Path, parts: Sequence[Path], ddl: str) -> int:
         try:
             footer = pq.ParquetFile(part)
         except (OSError, pa.ArrowException) as error:
-            raise UsageError(f"{part} is not a whole Parquet file ({_first_line(error)}); copy it again, or run again") from error
+            raise UsageError(f"{part} is not a whole Parquet file ({first_line(error)}); copy it again, or run again") from error
         with footer:
             found = {field.name: _type_name(field.type) for field in footer.schema_arrow}
             if found != wanted:
@@ -311,7 +311,7 @@ def _read(spark: SparkSession, folders: Sequence[Path], pattern: str, ddl: str) 
     """
 
     def scan(*which: Path) -> DataFrame:
-        return spark.read.schema(ddl).option("pathGlobFilter", pattern).parquet(*map(_location, which))
+        return spark.read.schema(ddl).option("pathGlobFilter", pattern).parquet(*map(location, which))
 
     if len(folders) > FEW:
         return _numbered(scan(*folders), [scan(folder) for folder in folders])
@@ -346,7 +346,7 @@ def _fits(footer: pq.FileMetaData, name: str) -> bool:
     return all(found and (not found.num_values or (found.min >= -INT and found.max < INT)) for found in told)
 
 
-def _location(folder: Path) -> str:
+def location(folder: Path) -> str:
     """On the file system whatever Hadoop's default is, with what a glob would take for its own escaped."""
     return "file:" + re.sub(r"([\[\]{}*?\\])", r"\\\1", str(folder.resolve()))
 
@@ -355,5 +355,5 @@ def _hint(manifest: dict[str, Any]) -> str:
     return f"; the run {manifest['status']}" if manifest.get("status") in ("running", "failed") else ""
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0]
