@@ -222,6 +222,8 @@ def _add_analyze(commands: Commands) -> None:
     parser.add_argument("--tables", action="store_true", help="print all tables below the figures")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write an HTML page to look at")
     parser.add_argument("--parquet", type=Path, metavar="DIR", help="write all tables in full, into a new folder")
+    parser.add_argument("--follow", action="store_true", help="keep the figures of the last minute on the screen, until Ctrl-C")
+    parser.add_argument("--window", type=float, metavar="S", help="with --follow: how much of the trace they are of; default: 60")
     parser.add_argument("--no-graph", action="store_true", help="leave out the overlay's quality, which takes longest")
     _add_spark(parser)
 
@@ -403,6 +405,13 @@ def _spark_tasks(master: str | None, memory: str | None) -> Iterator[Executor]:
 
 
 def analyze(args: argparse.Namespace) -> None:
+    if args.follow:
+        from bench.follow import follow
+
+        follow(args)
+        return
+    if args.window is not None:
+        raise UsageError("--window goes with --follow; the window of a run is in its manifest")
     from bench.analyze import analyze as analysis_of
     from bench.analyze import comparison
 

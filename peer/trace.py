@@ -207,6 +207,12 @@ class Tracer:
         """Processor seconds spent on files, so that a measurement of the run can leave them out."""
         return self._files.cpu_s if self._files is not None else 0.0
 
+    def flush(self) -> None:
+        """Write what there is as a part of its own, for those who read along."""
+        if self._files is not None:
+            self._drain()
+            self._files.flush()
+
     def close(self, **final: object) -> None:
         """Write what is left, then the manifest with status `complete` and what the caller adds."""
         if self._files is not None:
@@ -291,7 +297,7 @@ class _Files:
     def __init__(
         self, directory: Path, level: Level, kinds: Collection[str] | None, manifest: Mapping[str, object], batch: int
     ) -> None:
-        _pyarrow()
+        parquet_library()
         self.cpu_s = 0.0
         self._directory = directory
         self._wanted = frozenset(KINDS if kinds is None else kinds)
@@ -300,7 +306,7 @@ class _Files:
         self._pending: list[Row] = []
         self._parts = 0
         self._written = 0
-        self._keys = _Keys()
+        self._keys = Keys()
         self._open = True
         self._failure: TraceError | None = None
         wanted = [kind for kind in KINDS if kind in self._wanted]
@@ -309,7 +315,7 @@ class _Files:
         try:
             self._write_manifest()
         except OSError as error:
-            raise UsageError(f"cannot write to the trace folder {directory}: {_why(error)}") from error
+            raise UsageError(f"cannot write to the trace folder {directory}: {why(error)}") from error
 
     def take(self, rows: Sequence[Row]) -> None:
         if not self._open:
@@ -317,6 +323,10 @@ class _Files:
         kept = self._kept
         self._pending.extend([row for row in rows if row[2] in kept])
         while len(self._pending) >= self._batch:
+            self._flush()
+
+    def flush(self) -> None:
+        if self._open and self._pending:
             self._flush()
 
     def close(self, final: Mapping[str, object]) -> None:
@@ -350,9 +360,9 @@ class _Files:
         batch, self._pending = self._pending[: self._batch], self._pending[self._batch :]
         rows = [row for row in batch if row[2] in self._wanted]
         tables = {
-            "rows": _row_table(rows, self._keys),
-            "messages": _message_table(batch, self._keys),
-            "nodes": _node_table(self._keys),
+            "rows": row_table(rows, self._keys),
+            "messages": message_table(batch, self._keys),
+            "nodes": node_table(self._keys),
         }
         try:
             for name in ("nodes", "messages", "rows"):
@@ -370,21 +380,21 @@ class _Files:
         self._open = False
         self._pending = []
         self._failure = TraceError(
-            f"cannot write the trace to {self._directory}: {_why(error)}; what was written before is whole"
+            f"cannot write the trace to {self._directory}: {why(error)}; what was written before is whole"
         )
         return self._failure
 
     def _write_table(self, name: str, table: pa.Table) -> None:
-        with _renamed(self._directory / name) as temporary:
-            _pyarrow().write_table(table, temporary, compression="zstd")
+        with renamed(self._directory / name) as temporary:
+            parquet_library().write_table(table, temporary, compression="zstd")
 
     def _write_manifest(self) -> None:
         text = json.dumps(self._manifest, indent=2, default=str) + "\n"
-        with _renamed(self._directory / "manifest.json") as temporary:
+        with renamed(self._directory / "manifest.json") as temporary:
             temporary.write_text(text, encoding="utf-8")
 
 
-class _Keys:
+class Keys:
     """Ids as the rows hold them. Both are pure functions, so forgetting is harmless but for a node listed twice."""
 
     def __init__(self) -> None:
@@ -423,7 +433,7 @@ def message_key(msg: MessageId) -> int:
 
 def read_rows(directory: Path) -> pa.Table:
     """All rows of the whole parts in a run's folder, in order of emission."""
-    parquet = _pyarrow()
+    parquet = parquet_library()
     parts = sorted(Path(directory).glob("rows-*.parquet"))
     if not parts:
         raise UsageError(f"no trace in {directory}: it holds no rows-*.parquet")
@@ -432,7 +442,7 @@ def read_rows(directory: Path) -> pa.Table:
     return pyarrow.concat_tables([parquet.read_table(part) for part in parts]).unify_dictionaries()
 
 
-def _row_table(rows: Sequence[Row], keys: _Keys) -> pa.Table:
+def row_table(rows: Sequence[Row], keys: Keys) -> pa.Table:
     import pyarrow as pa
 
     t, node, kind, topic, msg, peer, hops, copies, size, lane, reason, dependencies = (
@@ -458,7 +468,7 @@ def _row_table(rows: Sequence[Row], keys: _Keys) -> pa.Table:
     return pa.table(columns)
 
 
-def _message_table(rows: Sequence[Row], keys: _Keys) -> pa.Table:
+def message_table(rows: Sequence[Row], keys: Keys) -> pa.Table:
     import pyarrow as pa
 
     published = [row[4] for row in rows if row[2] == PUBLISH and row[4] is not None]
@@ -471,7 +481,7 @@ def _message_table(rows: Sequence[Row], keys: _Keys) -> pa.Table:
     return pa.table({name: pa.array(column, pa.int64()) for name, column in columns.items()})
 
 
-def _node_table(keys: _Keys) -> pa.Table:
+def node_table(keys: Keys) -> pa.Table:
     """Those seen since the last part."""
     import pyarrow as pa
 
@@ -486,7 +496,7 @@ def _words(column: Sequence[str | None]) -> Any:
 
 
 @contextmanager
-def _renamed(path: Path) -> Iterator[Path]:
+def renamed(path: Path) -> Iterator[Path]:
     """Give a temporary name to write to; it becomes `path` when all went well, and is gone when not."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
@@ -515,12 +525,12 @@ def _claim(directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         taken = any(directory.iterdir())
     except OSError as error:
-        raise UsageError(f"cannot make the trace folder {directory}: {_why(error)}") from error
+        raise UsageError(f"cannot make the trace folder {directory}: {why(error)}") from error
     if taken:
         raise UsageError(f"the trace folder {directory} is not empty; name a new one, since traces are never overwritten")
 
 
-def _pyarrow() -> Any:
+def parquet_library() -> Any:
     try:
         import pyarrow.parquet
     except ImportError as error:
@@ -528,7 +538,7 @@ def _pyarrow() -> Any:
     return pyarrow.parquet
 
 
-def _why(error: OSError) -> str:
+def why(error: OSError) -> str:
     """One line, also where Arrow wraps the system's words in its own."""
     return os.strerror(error.errno) if error.errno else str(error).partition("\n")[0]
 

@@ -28,6 +28,8 @@ from typing import Literal, TypeAlias, get_args
 import trio
 
 from peer.address import Address
+from peer.collect.buffer import Buffer
+from peer.collect.sender import Sender
 from peer.driver import Driver, run_stack
 from peer.errors import UsageError, alone
 from peer.host import Host, HostConfig, open_host
@@ -48,6 +50,7 @@ from pubsub.validate import CONCURRENCY, Answer, Judge, Validator
 PATIENCE_S = 0.05
 SPEAKS_S = 1.0  # a neighbour may name the protocol later, and no machine below the router hears of that
 FLUSH_S = 10.0  # at the end, for messages of which it is not known yet where they go
+ROTATE_S = 3.0  # a part of the trace at least so often, as far as anything happens
 TURN = 8  # messages published before other tasks have their turn: they travel together, which halves what a burst costs
 
 COUNTS = ("published", "delivered", "dropped", "rejected", "ignored", "validator_busy", "validator_failed")
@@ -60,6 +63,7 @@ class PubSubConfig:
     """What is seldom changed; `overlay` and `router` are the stack's own options."""
 
     trace: Path | None = None
+    collector: str | None = None  # the address of a `weft collect`, with its /p2p/ID
     state: Path | None = None  # what machines keep over a restart
     signed: bool = True  # False where everybody is trusted: then nothing is signed or checked
     size: int = 1 << 16  # bytes of a message's data; some peers of other libraries take no more
@@ -75,6 +79,8 @@ class PubSubConfig:
             raise UsageError(f"size is {self.size!r}; 1 to {LARGEST} bytes")
         if not isinstance(self.backlog, int) or self.backlog < 1:
             raise UsageError(f"backlog is {self.backlog!r}; with less than 1 byte nothing could ever be published")
+        if self.collector is not None and not isinstance(self.collector, str):
+            raise UsageError(f"collector is {self.collector!r:.80}; it must be an address as a text")
         for name, options in (("overlay", self.overlay), ("router", self.router)):
             if not isinstance(options, dict):
                 raise UsageError(f"{name} is {options!r:.80}; it must be a dict of options, {{}} for none")
@@ -151,6 +157,7 @@ class PubSub:
         self.config = config
         self.router: Router = order.router
         self._order = order
+        self.sender: Sender | None = None  # of traces, where there is a collector
         self.closed = False
         self._published = 0
         self._desk = desk
@@ -182,18 +189,25 @@ class PubSub:
                 raise UsageError(f"{name} is a list of addresses as texts, not {several!r:.80}")
         kind = stacks.find(stack, config.overlay, config.router, live=True)
         contacts = [_contact(text) for text in bootstrap]
+        collector = None if config.collector is None else _contact(config.collector, "collector")[1]
+        buffer = None if collector is None else Buffer()
         identity = Identity.load(Path(key)) if key is not None else Identity.new()
         signing = Signing(identity) if config.signed else None
         desk = Desk()
         order = partial(Causal, config=config.causal, fifo=config.fifo)
         build = kind.node([peer for peer, _ in contacts], desk, signing, order)
-        with alone(), _tracing(config.trace, stack) as tracer:
+        with alone(), _tracing(config.trace, stack, buffer) as tracer:
             async with open_host(identity, listen=listen, config=config.host) as host, trio.open_nursery() as nursery:
                 for peer, address in contacts:
                     host.learn(peer, [address])
                 async with run_stack(host, build, tracer=tracer, folder=Path(config.state) if config.state else None) as driver:
                     node = PubSub(host, driver, desk, nursery, config)
                     nursery.start_soon(warn, node, tuple(bootstrap), stack)
+                    if config.trace is not None and tracer is not None:
+                        nursery.start_soon(_rotate, tracer)
+                    if collector is not None and buffer is not None:
+                        node.sender = Sender(host, collector, buffer, driver.epoch, driver.wall)
+                        nursery.start_soon(node.sender.run)
                     try:
                         yield node
                         with trio.move_on_after(FLUSH_S):
@@ -201,6 +215,8 @@ class PubSub:
                                 await trio.sleep(PATIENCE_S)
                     finally:
                         node._close()
+                if node.sender is not None:
+                    await node.sender.flushed()
                 nursery.cancel_scope.cancel()
 
     @property
@@ -297,7 +313,9 @@ class PubSub:
         now = {"neighbors": len(self.router.overlay.neighbors), "links": len(self.host.links), "held": held}
         orders = (self._order, self._order.fifo)
         lost = {"late": sum(order.late for order in orders), "given_up": sum(order.given_up for order in orders)}
-        return {**now, "pending": self.router.pending, "refused": self.router.refused, **lost, **self._desk.counts}
+        buffer = None if self.sender is None else self.sender.buffer
+        traces = {} if buffer is None else {"traces_waiting": len(buffer), "traces_lost": buffer.dropped}
+        return {**now, "pending": self.router.pending, "refused": self.router.refused, **lost, **traces, **self._desk.counts}
 
     def _close(self) -> None:
         """Whoever waits for something of this node is told that it is over."""
@@ -329,12 +347,19 @@ class PubSub:
             self.router.leave(subscription.topic)
 
 
+async def _rotate(tracer: Tracer) -> None:
+    """So that whoever reads along sees what happened a moment ago."""
+    while True:
+        await trio.sleep(ROTATE_S)
+        tracer.flush()
+
+
 @contextmanager
-def _tracing(folder: Path | None, stack: str) -> Iterator[Tracer | None]:
+def _tracing(folder: Path | None, stack: str, buffer: Buffer | None) -> Iterator[Tracer | None]:
     if folder is None:
-        yield None
+        yield None if buffer is None else Tracer(level="none", observer=buffer)
         return
-    tracer = Tracer(Path(folder), manifest={"stack": stack, "live": True, "clock": "wall"})
+    tracer = Tracer(Path(folder), manifest={"stack": stack, "live": True, "clock": "wall"}, observer=buffer)
     try:
         yield tracer
     except BaseException as error:
@@ -343,8 +368,8 @@ def _tracing(folder: Path | None, stack: str) -> Iterator[Tracer | None]:
     tracer.close()
 
 
-def _contact(text: str) -> tuple[bytes, Address]:
+def _contact(text: str, whose: str = "bootstrap") -> tuple[bytes, Address]:
     address = Address.parse(text)
     if address.peer is None:
-        raise UsageError(f"the bootstrap address {text} does not say whom to expect there; it must end in /p2p/PEER-ID")
+        raise UsageError(f"the {whose} address {text} does not say whom to expect there; it must end in /p2p/PEER-ID")
     return address.peer, address

@@ -1,4 +1,4 @@
-"""The flags of `weft node`, `weft ping`, `weft pub` and `weft sub`; what they run is in `pubsub.shell`.
+"""The flags of `weft node`, `weft collect`, `weft ping`, `weft pub` and `weft sub`; what they run is in `pubsub.shell`.
 
 It is imported when it runs, so that the help of `weft` needs neither trio nor cryptography.
 """
@@ -20,6 +20,7 @@ Add: TypeAlias = Callable[[str, str, Run], argparse.ArgumentParser]
 def add_commands(add: Add) -> None:
     """`add(name, summary, run)` makes a parser; the command `weft` brings it."""
     _add_node(add("node", "run a live peer until it is stopped", _later("node")))
+    _add_collect(add("collect", "gather the traces of live peers in one folder", _later("collect")))
     _add_ping(add("ping", "ping a peer", _later("ping")))
     _add_pub(add("pub", "publish the lines of standard input", _later("pub")))
     _add_sub(add("sub", "print what is published to topics", _later("sub")))
@@ -30,6 +31,14 @@ def _add_node(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic", action="append", default=[], metavar="TOPIC", help="subscribe to it; may be given again")
     parser.add_argument("--metrics", type=int, metavar="PORT", help="serve Prometheus metrics on 127.0.0.1; 0 for any port")
     parser.add_argument("--trace", type=Path, metavar="DIR", help="write a trace there")
+    parser.add_argument("--collector", metavar="ADDR", help="send the trace to the `weft collect` there, with its /p2p/ID")
+
+
+def _add_collect(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", type=Path, metavar="DIR", help="where to; new, empty, or collected into before")
+    _add_host(parser, LISTEN)
+    parser.add_argument("--quota", type=int, default=1_024, metavar="MB", help="what one peer may send in all; default: 1024")
+    parser.add_argument("--peers", type=int, default=1_024, metavar="N", help="how many may send; default: 1024")
 
 
 def _add_ping(parser: argparse.ArgumentParser) -> None:
@@ -54,11 +63,15 @@ def _add_sub(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_flags(parser: argparse.ArgumentParser, listen: Sequence[str]) -> None:
+    parser.add_argument("--stack", default=STACK, metavar="OVERLAY/ROUTER", help=f"default: {STACK}")
+    _add_host(parser, listen)
+    parser.add_argument("--bootstrap", action="append", default=[], metavar="ADDR", help="a peer to begin with, with its /p2p/ID")
+
+
+def _add_host(parser: argparse.ArgumentParser, listen: Sequence[str]) -> None:
     parser.set_defaults(default_listen=listen)
     where = listen[0] if listen else "nowhere"
-    parser.add_argument("--stack", default=STACK, metavar="OVERLAY/ROUTER", help=f"default: {STACK}")
     parser.add_argument("--listen", action="append", metavar="ADDR", help=f"default: {where}; may be given again")
-    parser.add_argument("--bootstrap", action="append", default=[], metavar="ADDR", help="a peer to begin with, with its /p2p/ID")
     parser.add_argument("--key", type=Path, metavar="FILE", help="the node's identity; made on first use. Default: a new one")
     parser.add_argument("--allow", action="append", metavar="PEER-ID", help="take links of these peers alone")
     parser.add_argument("--deny", action="append", default=[], metavar="PEER-ID", help="take no link of this peer")

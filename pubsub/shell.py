@@ -1,4 +1,4 @@
-"""A live peer from the shell: what `weft node`, `weft ping`, `weft pub` and `weft sub` do.
+"""A live peer from the shell: what `weft node`, `weft collect`, `weft ping`, `weft pub` and `weft sub` do.
 
 All but ping open a node (`pubsub.api`) from the same flags. They end on Ctrl-C or SIGTERM, and then close their links
 after what was sent. What arrives is printed so that no peer can move the cursor of the terminal it is read on.
@@ -24,6 +24,7 @@ from typing import Any, get_args
 
 import trio
 
+from peer.collect.collector import CollectConfig, collecting
 from peer.errors import UsageError, WeftError
 from peer.errors import alone as unwrapped
 from peer.host import HostConfig, open_host
@@ -40,7 +41,7 @@ def node(args: argparse.Namespace) -> None:
 
 
 async def _node(args: argparse.Namespace) -> None:
-    async with _opened(args, args.trace) as live, _until_stopped() as nursery:
+    async with _opened(args, args.trace, args.collector) as live, _until_stopped() as nursery:
         for topic in args.topic:
             nursery.start_soon(_join, live, topic)
         if args.metrics is not None:
@@ -59,6 +60,24 @@ async def _join(live: PubSub, topic: str) -> None:
     async with live.subscribe(topic) as messages:
         async for _ in messages:
             pass
+
+
+def collect(args: argparse.Namespace) -> None:
+    _run(partial(_collect, args))
+
+
+async def _collect(args: argparse.Namespace) -> None:
+    config = CollectConfig(quota=args.quota << 20, peers=args.peers)
+    identity = Identity.load(args.key) if args.key is not None else Identity.new()
+    listen = args.listen if args.listen is not None else args.default_listen
+    opened = open_host(identity, listen=listen, config=_host(args))
+    async with opened as host, collecting(host, args.directory, config), _until_stopped():
+        addresses = list(map(str, host.addresses))
+        if args.json:
+            print(json.dumps({"peer": peer_text(host.peer), "addresses": addresses}), flush=True)
+        else:
+            print(*addresses, sep="\n", flush=True)
+        await trio.sleep_forever()
 
 
 def ping(args: argparse.Namespace) -> None:
@@ -190,8 +209,10 @@ def _json(message: Message) -> dict[str, Any]:
         return found | {"data": b64encode(message.data).decode(), "encoding": "base64"}
 
 
-def _opened(args: argparse.Namespace, trace: Path | None = None) -> AbstractAsyncContextManager[PubSub]:
-    config = PubSubConfig(trace=trace, host=_host(args))
+def _opened(
+    args: argparse.Namespace, trace: Path | None = None, collector: str | None = None
+) -> AbstractAsyncContextManager[PubSub]:
+    config = PubSubConfig(trace=trace, collector=collector, host=_host(args))
     listen = args.listen if args.listen is not None else args.default_listen
     return PubSub.open(args.stack, bootstrap=args.bootstrap, listen=listen, key=args.key, config=config)
 

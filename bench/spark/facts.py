@@ -78,8 +78,8 @@ def stays(rows: DataFrame, topics: DataFrame) -> DataFrame:
     coded = rows.join(F.broadcast(topics), named & (F.col("kind") != NODE_DOWN), "left")
     of_topic = Window.partitionBy("run", "node", "topic")
     ends = [
-        _next(F.col("kind") == LEAVE, of_topic),
-        _next(F.col("kind") == NODE_DOWN, Window.partitionBy("run", "node")),
+        next_row(F.col("kind") == LEAVE, of_topic),
+        next_row(F.col("kind") == NODE_DOWN, Window.partitionBy("run", "node")),
     ]
     ended = coded.withColumn("until", F.least(*(F.coalesce(end, F.lit(NEVER)) for end in ends)))
     began = ended.where((F.col("kind") == JOINED) & (F.col("t") < F.col("until")))
@@ -87,7 +87,7 @@ def stays(rows: DataFrame, topics: DataFrame) -> DataFrame:
     return merged.select("run", "topic", "node", "since", "until")
 
 
-def _next(what: Column, window: WindowSpec) -> Column:
+def next_row(what: Column, window: WindowSpec) -> Column:
     """The time of the first such row at this time or later; backwards, since Spark keeps a running minimum only forwards."""
     later = window.orderBy(F.col("t").desc()).rangeBetween(Window.unboundedPreceding, Window.currentRow)
     return F.min(F.when(what, F.col("t"))).over(later)

@@ -62,6 +62,22 @@ class Manifest(msgspec.Struct, frozen=True):
     scenario: Planned = Planned()
 
 
+class ClockError(msgspec.Struct, frozen=True):
+    error_us: int
+
+
+class Missing(msgspec.Struct, frozen=True):
+    lost: int
+    refused: int
+
+
+class Collected(msgspec.Struct, frozen=True):
+    """What the manifest of a collected folder tells of each peer."""
+
+    clock_offsets: dict[str, ClockError] = {}
+    lost: dict[str, Missing] = {}
+
+
 class Run(NamedTuple):
     """What is known of a run without reading its rows."""
 
@@ -125,7 +141,7 @@ def look_over(number: int, name: str, folder: Path) -> Run:
     _check_footers(folder, _parts(folder, "messages"), MESSAGES)
     if manifest.get("rows", rows) != rows:
         raise UsageError(f"{folder} is not whole: its manifest tells of {manifest['rows']:,} rows, its files hold {rows:,}")
-    warnings = (*_unfinished(manifest), *_alone(manifest), *_clock_warnings(parts))
+    warnings = (*_unfinished(manifest), *_alone(manifest), *_collected(manifest), *_clock_warnings(parts))
     return Run(number, name, folder, {**manifest, "rows": rows}, warnings)
 
 
@@ -158,6 +174,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         version = manifest["schema"]
         msgspec.convert(manifest, Manifest)
+        _told(manifest)
     except FileNotFoundError as error:
         raise UsageError(f"{folder} has no manifest.json, so nothing tells what its rows mean") from error
     except (ValueError, KeyError, TypeError) as error:  # msgspec's are ValueErrors
@@ -165,6 +182,10 @@ def _manifest(folder: Path) -> dict[str, Any]:
     if version != SCHEMA:
         raise UsageError(f"{folder} has trace schema {version}, this weft reads {SCHEMA}; use the weft that wrote it")
     return dict(manifest)
+
+
+def _told(manifest: dict[str, Any]) -> Collected:
+    return msgspec.convert(manifest if manifest.get("collected") else {}, Collected)
 
 
 def _parts(folder: Path, name: str) -> list[Path]:
@@ -188,7 +209,7 @@ def _check_footers(folder: Path, parts: Sequence[Path], ddl: str) -> int:
         try:
             footer = pq.ParquetFile(part)
         except (OSError, pa.ArrowException) as error:
-            raise UsageError(f"{part} is not a whole Parquet file ({_first_line(error)}); copy it again, or run again") from error
+            raise UsageError(f"{part} is not a whole Parquet file ({first_line(error)}); copy it again, or run again") from error
         with footer:
             found = {field.name: _type_name(field.type) for field in footer.schema_arrow}
             if found != wanted:
@@ -219,8 +240,25 @@ def _unfinished(manifest: dict[str, Any]) -> Iterable[str]:
 
 
 def _alone(manifest: dict[str, Any]) -> Iterable[str]:
-    if manifest.get("live"):
+    if manifest.get("live") and not manifest.get("collected"):
         yield "this is the trace of one live node: what others published or received is not in it, and does not count"
+
+
+def _collected(manifest: dict[str, Any]) -> Iterable[str]:
+    """How exact the times of several hosts are, and what is not there."""
+    told = _told(manifest)
+    if told.clock_offsets:
+        peer, worst = max(told.clock_offsets.items(), key=lambda item: item[1].error_us)
+        yield (
+            f"the clocks of {len(told.clock_offsets)} nodes were set right to {worst.error_us / 1_000:.3g} ms at worst ({peer}): "
+            "latencies are no more exact than that"
+        )
+    if told.lost:
+        lost, refused = (sum(getattr(one, name) for one in told.lost.values()) for name in ("lost", "refused"))
+        yield (
+            f"rows of {len(told.lost)} nodes are missing: {lost:,} did not fit into their buffers, {refused:,} were beyond their "
+            "quota; reliability and deliveries may look lower than they were"
+        )
 
 
 def _clock_warnings(parts: Sequence[Path]) -> Iterable[str]:
@@ -280,7 +318,7 @@ def _read(spark: SparkSession, folders: Sequence[Path], pattern: str, ddl: str) 
     """
 
     def scan(*which: Path) -> DataFrame:
-        return spark.read.schema(ddl).option("pathGlobFilter", pattern).parquet(*map(_location, which))
+        return spark.read.schema(ddl).option("pathGlobFilter", pattern).parquet(*map(location, which))
 
     if len(folders) > FEW:
         return _numbered(scan(*folders), [scan(folder) for folder in folders])
@@ -315,7 +353,7 @@ def _fits(footer: pq.FileMetaData, name: str) -> bool:
     return all(found and (not found.num_values or (found.min >= -INT and found.max < INT)) for found in told)
 
 
-def _location(folder: Path) -> str:
+def location(folder: Path) -> str:
     """On the file system whatever Hadoop's default is, with what a glob would take for its own escaped."""
     return "file:" + re.sub(r"([\[\]{}*?\\])", r"\\\1", str(folder.resolve()))
 
@@ -324,5 +362,5 @@ def _hint(manifest: dict[str, Any]) -> str:
     return f"; the run {manifest['status']}" if manifest.get("status") in ("running", "failed") else ""
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0]

@@ -160,7 +160,7 @@ def test_an_unknown_command_lists_the_known_ones(weft: Weft) -> None:
     status, _, err = weft("simulate")
     assert status == 2
     assert err.count("\n") == 1
-    assert "'sim', 'sweep', 'analyze', 'demo', 'reproduce', 'node', 'ping', 'pub', 'sub', 'bench'" in err
+    assert "'sim', 'sweep', 'analyze', 'demo', 'reproduce', 'node', 'collect', 'ping', 'pub', 'sub', 'bench'" in err
 
 
 def test_the_version_is_one_line(weft: Weft) -> None:
@@ -424,3 +424,9 @@ def test_a_stream_that_is_closed_costs_no_run(closed: str) -> None:
 def test_an_argument_that_is_no_text_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["sim", "--nodes", "a\udcff"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_folder_that_is_something_else_is_not_collected_into(weft: Weft, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    status, _, err = weft("collect", str(tmp_path), "--listen", "/ip4/127.0.0.1/tcp/0")
+    assert status == 2 and "neither empty nor a folder of weft collect" in err and err.count("\n") == 1

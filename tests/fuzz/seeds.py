@@ -19,15 +19,18 @@ from overlays.kademlia_udp.rpc import contact, encode, find_node, find_value, no
 from peer import identify
 from peer.address import Address
 from peer.codec import MsgpackCodec
+from peer.collect.messages import FROM_COLLECTOR, FROM_PEER, Ask, Hello, Told, pack_batch
+from peer.collect.messages import Taken as Written
 from peer.errors import PeerError
 from peer.frame import Frames, uvarint
 from peer.ids import Identity, KeyKind, PublicKey, _data, peer_text
-from peer.machine import Message, MessageId, PeerInfo
+from peer.machine import Lane, Message, MessageId, PeerInfo
 from peer.multistream import HEADER
 from peer.noise import Handshake
 from peer.pb import parse
 from peer.pb.identify_pb2 import Identify
 from peer.records import DOMAIN, PAYLOAD_TYPE, open_envelope
+from peer.trace import NODE_UP, PUBLISH
 from peer.transport import NOISE, YAMUX
 from peer.yamux import DATA, PING, SYN, TOP, WINDOW
 from peer.yamux import HEADER as HEAD
@@ -273,6 +276,16 @@ def _srpt_messages() -> Iterator[bytes]:
     yield from MsgpackCodec(SrptS.kinds).pack((*said, Publish.of(p, 2, 1, 1, info), down, Bequest.of(down)))
 
 
+def _collected() -> Iterator[bytes]:
+    """What a peer says to a collector, with rows that have everything and rows that have nothing."""
+    key = MessageId(OTHER.peer, 1, 2)
+    full = (5, OTHER.peer, PUBLISH, "t", key, ME.peer, 1, 2, 3, Lane.PAYLOAD, "because", (key, MessageId(ME.peer, 3, 4)))
+    empty = (6, OTHER.peer, NODE_UP, None, None, None, None, None, None, None, None, ())
+    yield from FROM_PEER.pack((Hello(1 << 40), Told(3, 1 << 50)))
+    yield pack_batch(1, 0, [full, empty])
+    yield pack_batch(1 << 20, 7, [empty] * 40)
+
+
 _SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "frames": _both(lambda: (said for name in names() for said in _talks(name, PROTOCOL)), uvarint(600) + bytes(600)),
     "multistream-proposer": _layer(lambda a: a.agreed),
@@ -302,4 +315,6 @@ _SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "datagram": lambda: (kind + bytes(range(20)) + call for kind in (b"\0", b"\1") for call in _calls()),
     "kademlia-call": _calls,
     "kademlia-answer": _kademlia_answers,
+    "collect-peer": _collected,
+    "collect-answer": lambda: iter(FROM_COLLECTOR.pack((Ask(1), Written(1 << 40)))),
 }

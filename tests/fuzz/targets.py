@@ -26,6 +26,8 @@ from overlays.vcube.machine import VCube
 from peer import identify
 from peer.address import Address
 from peer.codec import MsgpackCodec
+from peer.collect.account import Account
+from peer.collect.messages import FROM_COLLECTOR, FROM_PEER, Batch
 from peer.datagram import CONTENT_LIMIT, GARBAGE
 from peer.dispatch import ask, receive
 from peer.errors import PeerError, UsageError
@@ -41,6 +43,7 @@ from peer.pnet import read_key
 from peer.records import DOMAIN, PAYLOAD_TYPE, open_envelope, read_record, seal_envelope
 from peer.sim import Simulator
 from peer.sim_datagram import SimDatagrams
+from peer.trace import Keys, message_table, row_table
 from peer.transport import NOISE, YAMUX
 from peer.yamux import DEFAULTS, SIZE, TOP, Data, Event, Finished, Opened, Yamux, YamuxLimits
 from pubsub.flood import PROTOCOL
@@ -481,6 +484,24 @@ def kademlia_answer(data: bytes) -> None:
         store(bytes(20), bytes(20), found)
 
 
+def collect_peer(data: bytes) -> None:
+    """What a peer says to a collector; rows that were taken are its own, of no later time than now, and can be written."""
+    [read] = FROM_PEER.unpack(data)
+    _again(FROM_PEER, read)
+    if isinstance(read, Batch):
+        now, account = 1 << 50, Account(OTHER.peer, 1 << 20)
+        account.clock.heard(now, 1, now)
+        account.take(read, len(data), now)
+        assert all(row[1] == OTHER.peer and 0 <= row[0] <= now for row in account.rows)
+        assert row_table(account.rows, Keys()).num_rows == len(account.rows) == len(read.rows)
+        message_table(account.rows, Keys())
+
+
+def collect_answer(data: bytes) -> None:
+    [read] = FROM_COLLECTOR.unpack(data)
+    _again(FROM_COLLECTOR, read)
+
+
 TARGETS: dict[str, Target] = {
     "frames": frames,
     "multistream-proposer": multistream_proposer,
@@ -510,6 +531,8 @@ TARGETS: dict[str, Target] = {
     "datagram": datagram,
     "kademlia-call": kademlia_call,
     "kademlia-answer": kademlia_answer,
+    "collect-peer": collect_peer,
+    "collect-answer": collect_answer,
 }
 TEXTS = {"address-text", "identity", "peer-name", "swarm-key"}
 """Their input is the local side's."""

@@ -1,0 +1,66 @@
+"""`weft analyze --follow`: the figures of the last minute of a trace that is being written, again and again.
+
+On a terminal one table stays in its place; elsewhere each is printed below the last, and with `--json` on a line of its own.
+Ctrl-C and SIGTERM end it as they end a live peer: cleanly, and with exit 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from bench.show import print_figures, print_json
+from peer.errors import UsageError
+
+EVERY_S = 2.0
+HOME = "\x1b[H\x1b[2J"
+
+
+def follow(args: argparse.Namespace) -> None:
+    if len(args.traces) != 1:
+        raise UsageError("--follow follows one folder; name the one above them for several")
+    if args.report is not None or args.parquet is not None or args.tables:
+        raise UsageError("--follow writes no report, tables or Parquet: run weft analyze without it for them")
+    window = 60.0 if args.window is None else args.window
+    if not 1 <= window <= 3_600:
+        raise UsageError(f"--window {window:g}: 1 to 3600 seconds")
+    from bench.spark.session import check, spark_session
+
+    if check(args.master, args.memory).startswith("sc://"):
+        raise UsageError("--follow needs a Spark of its own: it calls a function of this process, which sc:// cannot reach")
+    from bench.spark.follow import View, following
+
+    session = spark_session(args.master, memory=args.memory, short=True)
+    with _until_stopped(), session as spark, following(spark, args.traces[0], View(window)) as followed:
+        while True:
+            show(followed.figures(), args.json)
+            time.sleep(EVERY_S)
+
+
+def show(found: dict[str, object], as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+    else:
+        sys.stdout.write(HOME if sys.stdout.isatty() else "\n")
+        print_figures(found)
+    sys.stdout.flush()
+
+
+@contextmanager
+def _until_stopped() -> Iterator[None]:
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        return
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
