@@ -251,8 +251,8 @@ class Network:
 
     def _send_next(self, node: SimNode, delay: int | None = None) -> None:
         uplink = node.uplink
-        lane = uplink.lanes[0] or next((lane for lane in uplink.lanes if lane), None)
-        uplink.leaving = lane.popleft() if lane is not None else None
+        lane = uplink.lanes[0] or next((lane for lane in uplink.lanes if lane), uplink.lanes[0])
+        uplink.leaving = lane.popleft() if lane else None
         if uplink.leaving is not None:
             cost = uplink.leaving[4]
             self.sim.at(self.sim.now + (cost if delay is None else delay), self._departs, node)

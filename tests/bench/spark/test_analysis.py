@@ -189,7 +189,7 @@ def test_one_run_prints_the_keys_of_sim_and_its_parquet_a_row_a_message(
     ("words", "told"),
     [
         (["gone"], "no trace in gone"),
-        ([], "required: DIR"),
+        ([], "required: TRACE"),
         (["{trace}", "--report", "/"], "is a folder"),
         (["{trace}", "--report", "/dev/null/x.html"], "cannot write the report"),
         (["{trace}", "--parquet", "/dev/null/x"], "cannot make the folder"),
