@@ -24,13 +24,18 @@ def learn(env: Env, info: PeerInfo) -> None:
 
 
 def check_infos(me: Peer, infos: Sequence[PeerInfo]) -> None:
-    """Peers are of one kind with `me`; whatever no honest peer says is a PeerError."""
-    kind = type(me)
+    """Whatever no honest peer says is a PeerError."""
     for info in infos:
-        if type(info.peer) is not kind or (kind is bytes and not 0 < len(info.peer) <= ID):  # type: ignore[arg-type]
-            raise PeerError("no peer has such an id")
+        check_peer(me, info.peer)
         if info.addresses or info.record is not None:
             _check_claims(info)
+
+
+def check_peer(me: Peer, peer: Peer) -> None:
+    """Peers are of one kind with `me`."""
+    kind = type(me)
+    if type(peer) is not kind or (kind is bytes and not 0 < len(peer) <= ID):  # type: ignore[arg-type]
+        raise PeerError("no peer has such an id")
 
 
 def _check_claims(info: PeerInfo) -> None:

@@ -182,7 +182,8 @@ class Network:
 
     def _carry(self, node: SimNode, half: Half, port: int, msg: Freight) -> None:
         """Put one copy on its way."""
-        delay, trouble, machine = self.delay(half.source, half.target.id), half.trouble, half.ears[port]
+        draws, trouble, machine = self.draws, half.trouble, half.ears[port]
+        delay = next(draws) if draws is not None else self.latency.delay(half.source, half.target.id)
         if trouble is not None:
             delay = round(delay * trouble.factor) + trouble.extra
             if back := self._held_back(trouble):
@@ -223,8 +224,8 @@ class Network:
 
     def _queue(self, node: SimNode, half: Half, port: int, msg: Freight) -> None:
         uplink = node.uplink
-        lane, size = msg.lane, 0
-        cost = self.costs[lane]
+        lane = msg.lane
+        size, cost = 0, self.costs[lane]
         if self.byte_time:
             size = node.envs[port].size(msg)
             cost += round(size * self.byte_time)
@@ -232,45 +233,44 @@ class Network:
             self._carry(node, half, port, msg)
             return
         queued = uplink.queued.get(half, 0)
-        verdict = admit(msg, size, queued, self.sim.queue)
-        if verdict != "send":
+        if queued and (verdict := admit(msg, size, queued, self.sim.queue)) != "send":
             self.counts["overload"] += 1
             self.sim.links.refused(node, half, port, msg, close=verdict == "close")
             return
-        uplink.queued[half] = queued + max(size, 1)
+        uplink.queued[half] = queued + (size or 1)
         uplink.waiting += 1
         uplink.lanes[0 if self.in_order else lane].append((half, port, msg, size, cost))
         if self.sim.samples:
             self.sim.sampled(node, msg, uplink.waiting)
         if uplink.leaving is None:
-            self._send_next(node, self._first_delay(cost))
+            self._send_next(node, uplink, self._first_delay(cost))
 
     def _first_delay(self, cost: int) -> int:
         """The authors' program removes a copy at each tick of a timer that is already running or not, at equal odds."""
         return cost * self.rng.getrandbits(1) if self.ticks else cost
 
-    def _send_next(self, node: SimNode, delay: int | None = None) -> None:
-        uplink = node.uplink
+    def _send_next(self, node: SimNode, uplink: Uplink, delay: int | None = None) -> None:
         lane = uplink.lanes[0] or next((lane for lane in uplink.lanes if lane), uplink.lanes[0])
-        uplink.leaving = lane.popleft() if lane else None
-        if uplink.leaving is not None:
-            cost = uplink.leaving[4]
-            self.sim.at(self.sim.now + (cost if delay is None else delay), self._departs, node)
+        if not lane:
+            uplink.leaving = None
+            return
+        uplink.leaving = leaving = lane.popleft()
+        due = self.sim.now + (leaving[4] if delay is None else delay)
+        self.calendar.add((due, None, self._departs, (node, uplink)))
 
-    def _departs(self, node: SimNode) -> None:
-        uplink = node.uplink
+    def _departs(self, node: SimNode, uplink: Uplink) -> None:
         assert uplink.leaving is not None
         half, port, msg, size, _ = uplink.leaving
         uplink.waiting -= 1
-        left = uplink.queued.pop(half) - max(size, 1)
+        left = uplink.queued.pop(half) - (size or 1)
         if left:
             uplink.queued[half] = left
-        if half in uplink.closing or (node.up and node.links.get(half.target.id) is half):
+        if (node.up and node.links.get(half.target.id) is half) or half in uplink.closing:
             self._carry(node, half, port, msg)
         else:
             self.sim.links.dropped(node, half.target.id, port, msg, "no link")
-        self._send_next(node)
-        if not left:
+        self._send_next(node, uplink)
+        if not left and (node.heedful or uplink.closing):
             self._emptied(node, half)
 
     def _emptied(self, node: SimNode, half: Half) -> None:
@@ -278,7 +278,7 @@ class Network:
         if reason is not None:
             self.sim.links.send_close(node, half, reason)
         elif node.up:
-            for machine in node.machines:
+            for machine in node.heedful:
                 machine.drained(half.target.id)
 
     # A busy receiver.

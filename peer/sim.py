@@ -97,6 +97,7 @@ class Simulator:
         if [machine.env for machine in machines] != node.envs:
             raise UsageError("a stack must be built lowest machine first, one Env for each machine")
         node.machines = machines
+        node.heedful = [machine for machine in machines if type(machine).drained is not Machine.drained]
         node.shape = tuple((machine.protocols, machine.watches, machine.serves) for machine in machines)
         self.nodes[number] = node
         self.live[number] = None

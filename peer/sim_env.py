@@ -104,9 +104,18 @@ class SimEnv:
         return timer
 
     def send(self, peer: Peer, msg: Message) -> None:
-        self._ship("tell", peer, msg, 0)
+        node, sim = self.node, self.sim
+        half = node.links.get(peer)
+        if half is None or sim.traces_sends or sim.codec or not node.up:
+            self._ship("tell", peer, msg, 0)
+        else:
+            sim.network.post(node, half, self.port, msg)
 
     def send_all(self, peers: tuple[Peer, ...], msg: Message, but: Peer | None = None) -> None:
+        if len(peers) == 1:
+            if peers[0] != but:
+                self.send(peers[0], msg)
+            return
         node, sim = self.node, self.sim
         if not node.up:
             return
@@ -279,8 +288,8 @@ class SimNode:
     """One life of a node: a restart makes a new one under the same number."""
 
     __slots__ = (
-        "_uplink", "build", "busy_until", "changes", "clock", "dials", "envs", "epoch", "holds", "id", "infos", "links",
-        "machines", "rng", "shape", "skew", "started", "troubled", "up",
+        "_uplink", "build", "busy_until", "changes", "clock", "dials", "envs", "epoch", "heedful", "holds", "id", "infos",
+        "links", "machines", "rng", "shape", "skew", "started", "troubled", "up",
     )  # fmt: skip
 
     def __init__(self, number: int, epoch: int, skew: float, build: Build, started: Started | None) -> None:
@@ -291,6 +300,7 @@ class SimNode:
         self.started = started
         self.up = True
         self.machines: Sequence[Machine] = ()
+        self.heedful: Sequence[Machine] = ()  # of the machines, those that ask when a link is drained
         self.envs: list[SimEnv] = []
         self.shape: tuple[tuple[tuple[str, ...], tuple[str, ...], bool], ...] = ()
         self.links: dict[Peer, Half] = {}

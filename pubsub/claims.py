@@ -6,9 +6,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from overlays.claims import check_infos
+from overlays.claims import check_peer
 from peer.errors import PeerError
-from peer.machine import MessageId, Peer, PeerInfo
+from peer.machine import MessageId, Peer
 from pubsub.message import OrderHeader
 from pubsub.router import TOPIC
 
@@ -19,7 +19,7 @@ Topic = Annotated[str, Meta(max_length=TOPIC)]
 
 
 def check_id(me: Peer, key: MessageId) -> None:
-    check_infos(me, (PeerInfo(key.source),))
+    check_peer(me, key.source)
     if not (0 <= key.epoch <= NUMBER and 0 <= key.sequence <= NUMBER):
         raise PeerError("an id with a number that no node counts to")
 

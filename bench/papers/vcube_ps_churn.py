@@ -2,8 +2,8 @@
 
 One topic, a message each 500 ms from a random subscriber. For each that leaves another node subscribes at that moment; the
 moments are a Poisson process. Who subscribes at the start is an oracle's knowledge, and every change after it goes by SUB and
-UNS, or by JOIN and LEAVE in SRPT, with all copies and acknowledgements charged. One run a point; intervals are of the means of
-20 parts of it.
+UNS, or by JOIN and LEAVE in SRPT, with all copies and acknowledgements charged. The minutes of a point are runs of ten with seeds
+of their own, so that a stopped command goes on from there; intervals are of the means of 20 parts of each.
 
 The paper contradicts itself on the rate. It has 46 changes a minute at 4,000 subscribers and a t_med of a minute, 1.1 % a
 minute at 1,000, and 1 to 10 % a minute for t_med from 69 to 7 s: all three are ln 2 / t_med **a second**, with t_med as the
@@ -15,13 +15,13 @@ numbers a second.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from bench.papers.figure import Measures, Row, measured, number
-from bench.papers.vcube_ps_setting import CHARGED, TREE, WARMUP, srpt, vcube_ps
+from bench.papers.figure import Lab, Measures, Row, measured, number
+from bench.papers.vcube_ps_setting import CHARGED, TREE, WARMUP, measured_at, srpt, vcube_ps
 from bench.scenario import Churn, Scenario, Workload
 from peer.machine import SECOND
 from peer.trace import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE
@@ -30,15 +30,18 @@ KINDS = (PUBLISH, RECEIVE, DUPLICATE, DELIVER, JOINED, LEAVE, NODE_DOWN)
 VCUBE_PS, SRPT = "VCube-PS", "SRPT"
 RATE = 2.0  # messages a second
 MINUTE = 60.0
+PART = 10 * MINUTE
 
 
 class Point(NamedTuple):
-    """`swaps`: the share of the subscribers that is replaced in a second; `seconds` are of virtual time."""
+    """`swaps`: the share of the subscribers that is replaced in a second; `seconds` are of virtual time, a run's; `runs` is how
+    many runs the point has."""
 
     system: str
     subscribers: int
     swaps: float
     seconds: float
+    runs: int = 1
 
     @property
     def nodes(self) -> int:
@@ -55,6 +58,10 @@ def scenario(point: Point, seed: int) -> Scenario:
     if point.system == VCUBE_PS:
         made = replace(made, router={**made.router, "oracle_until": round(begun * SECOND)})
     return replace(made, churn=churn)
+
+
+def measure(lab: Lab, points: Iterable[Point]) -> dict[Point, list[Measures]]:
+    return measured_at(lab, list(points), scenario, lambda point: point.runs)
 
 
 def latency(name: str, runs: Sequence[Measures]) -> Row:

@@ -13,15 +13,16 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from bench.papers.figure import Figure, Lab, Measures, Row, measured
-from bench.papers.vcube_ps_churn import KINDS, MINUTE, SRPT, VCUBE_PS, Point, batches, latency, scenario, strangers
-from bench.papers.vcube_ps_setting import CHARGED, measured_at
+from bench.papers.vcube_ps_churn import KINDS, MINUTE, PART, SRPT, VCUBE_PS, Point, batches, latency, measure, strangers
+from bench.papers.vcube_ps_setting import CHARGED
 from peer.trace import QUEUE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SUBSCRIBERS, QUICK_SUBSCRIBERS = 1_000, 30
-SECONDS, QUICK_SECONDS = 120 * MINUTE, 30.0
+RUNS = 12  # of PART each
+QUICK_SECONDS = 30.0
 SHORT, QUICK_SHORT = 20.0, 5.0
 SHARES = (0.01, 0.025, 0.05, 0.075, 0.1)
 ENDS = (0.01, 0.1)
@@ -31,11 +32,11 @@ WAITS = {(VCUBE_PS, 0.01): 28.4, (VCUBE_PS, 0.1): 28.4, (SRPT, 0.05): 468.0, (SR
 
 def named(lab: Lab) -> dict[str, Point]:
     count = QUICK_SUBSCRIBERS if lab.quick else SUBSCRIBERS
-    seconds, short = (QUICK_SECONDS, QUICK_SHORT) if lab.quick else (SECONDS, SHORT)
+    seconds, short = (QUICK_SECONDS, QUICK_SHORT) if lab.quick else (PART, SHORT)
     found = {}
     for system in (VCUBE_PS, SRPT):
         for share in ENDS if lab.quick else SHARES:
-            found[f"{system}, {share:.1%} a minute"] = Point(system, count, share / MINUTE, seconds)
+            found[f"{system}, {share:.1%} a minute"] = Point(system, count, share / MINUTE, seconds, RUNS)
         for share in ENDS:
             found[f"{system}, {share:.1%} a second"] = Point(system, count, share, short)
     return found
@@ -43,7 +44,7 @@ def named(lab: Lab) -> dict[str, Point]:
 
 def rows(lab: Lab) -> list[Row]:
     points = named(lab)
-    found = measured_at(lab, list(points.values()), scenario)
+    found = measure(lab, points.values())
     several = []
     for name, point in points.items():
         share = next(share for share in SHARES if f" {share:.1%} " in name)
@@ -75,4 +76,4 @@ def draw(axes: Axes, rows: Sequence[Row]) -> None:
     axes.set_ylabel("ms to a subscriber, mean")
 
 
-FIGURE = Figure(kinds=(*KINDS, QUEUE), runs=1, quick_runs=1, rows=rows, draw=draw, wants=("single_root", "batches", "nodes"))
+FIGURE = Figure(kinds=(*KINDS, QUEUE), runs=RUNS, quick_runs=1, rows=rows, draw=draw, wants=("single_root", "batches", "nodes"))

@@ -252,7 +252,7 @@ class VCubePB(Trees):
         m, source = arrival.message, self.cube.roll.of(publication.id.source)
         self.recovery.kept.add(m.onward(), self.env.now())
         height = max(arrival.parents.values()) if source is not None and source.up else DIMENSION
-        self.broadcasts.begin(m.onward(), arrival.parents, height, False, arrival.said)
+        self.broadcasts.hand_on(m, arrival.parents, height, arrival.said)
         self._hand_up(self._arrived(m, item))
 
     def _refused(self, publication: Publication) -> None:

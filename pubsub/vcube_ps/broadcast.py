@@ -92,6 +92,13 @@ class Broadcasts:
         self.tasks[message.id] = task
         self._serve(task, height)
 
+    def hand_on(self, message: Pub | Change, parents: dict[Peer, int], height: int, said: tuple[Standing, ...]) -> None:
+        """A copy that others sent: served below, then acknowledged to them; where there is nothing to serve, at once."""
+        if height <= self.known.get(message.id, 0):
+            self._env.send_all(tuple(parents), Ack(message.id, said))
+        else:
+            self.begin(message.onward() if isinstance(message, Pub) else message, parents, height, False, said)
+
     def would_hand_on(self, message: Pub) -> bool:
         """Whether this very copy would go on, and not the one that came first."""
         return message.id not in self.tasks and message.height > self.known.get(message.id, 0)
@@ -102,11 +109,8 @@ class Broadcasts:
         if task is not None:
             task.parents[sender] = max(message.height, task.parents.get(sender, 0))
             self._serve(task, message.height)
-        elif message.height > self.known.get(message.id, 0):
-            onward = message.onward() if isinstance(message, Pub) else message
-            self.begin(onward, {sender: message.height}, message.height, False, self.says(message))
         else:
-            self._env.send(sender, Ack(message.id, self.says(message)))
+            self.hand_on(message, {sender: message.height}, message.height, self.says(message))
 
     def acked(self, sender: Peer, msg: Ack) -> None:
         task = self.tasks.get(msg.id)
@@ -180,6 +184,8 @@ class Broadcasts:
     def _settle(self, task: Task) -> None:
         if not task.waiting:
             self._end(task)
+            return
+        if not task.parents:
             return
         lowest = min(wait.cluster for wait in task.waiting.values())
         self._pay(task, tuple(parent for parent, height in task.parents.items() if height < lowest))

@@ -13,11 +13,11 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
-from overlays.claims import check_infos
+from overlays.claims import check_peer
 from overlays.vcube.cube import DIMENSION, PLACES
 from overlays.vcube.messages import Member
 from peer.errors import PeerError
-from peer.machine import Lane, Message, MessageId, Peer, PeerInfo
+from peer.machine import Lane, Message, MessageId, Peer
 from pubsub.claims import NUMBER, Number, Topic, check_id, check_order
 from pubsub.message import Attributes, OrderHeader, Publication
 from pubsub.router import TOPIC
@@ -138,6 +138,6 @@ class Floor(Message, frozen=True, tag=7):
 
 def check_standings(me: Peer, view: Iterable[Standing]) -> None:
     for standing in view:
-        check_infos(me, (PeerInfo(standing.peer),))
+        check_peer(me, standing.peer)
         if not (0 <= standing.epoch <= NUMBER and 0 <= standing.sequence <= NUMBER):
             raise PeerError("a standing with a number that no node counts to")

@@ -256,7 +256,7 @@ class Trees(Router):
 
     def _forward(self, publication: Publication, sender: Peer) -> None:
         arrival = self.arrivals.pop(publication.id)
-        self.broadcasts.begin(arrival.message.onward(), arrival.parents, max(arrival.parents.values()), False, arrival.said)
+        self.broadcasts.hand_on(arrival.message, arrival.parents, max(arrival.parents.values()), arrival.said)
 
     def _says(self, m: Pub) -> tuple[Standing, ...]:
         """Line 96 of the paper: the source may not know this subscriber. Nor that this one left, or never came back to it."""
@@ -309,7 +309,7 @@ class Trees(Router):
             return
         self.broadcasts.note(m.id)
         fresh = m.id.source != self.env.me and self._noted(m, subscribed)
-        self.broadcasts.begin(m, {sender: m.height}, m.height, False, self.broadcasts.says(m))
+        self.broadcasts.hand_on(m, {sender: m.height}, m.height, self.broadcasts.says(m))
         if fresh and not subscribed:
             self._gone(m)
         if fresh and m.topic in self.interests:
