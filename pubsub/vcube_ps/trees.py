@@ -56,13 +56,14 @@ LATE = "later ones were delivered"
 class Channel:
     """What this node sends to a topic: `br_queue` of the paper, and what is on its way."""
 
-    __slots__ = ("alone", "bytes", "flights", "last", "next", "queue")
+    __slots__ = ("alone", "bytes", "flights", "last", "next", "pumping", "queue")
 
     def __init__(self, number: int) -> None:
         self.queue: deque[Publication | Change] = deque()
         self.bytes = 0
         self.flights: dict[MessageId, int] = {}
         self.alone = False  # a SUB or UNS is on its way
+        self.pumping = False
         self.next = number
         self.last: int | None = None  # when a message was last sent
 
@@ -99,7 +100,6 @@ class Trees(Router):
         self.channels: dict[str, Channel] = {}
         self.arrivals: dict[MessageId, Arrival] = {}
         self.held: dict[Peer, None] = {}  # links to children
-        self.pumping = False
         self.has_been_placed = False
         self.settling: Timer | None = None
         overlay.crowd.append(self)
@@ -180,18 +180,21 @@ class Trees(Router):
         return channel
 
     def _pump(self, topic: str) -> None:
-        """Send what the gate lets through. What ends at once, for want of children, does not come in here again."""
-        channel = self.channels[topic]
-        if self.pumping or not self.cube.ready:
+        """Send what the gate lets through. What ends at once, for want of children, does not come in here again.
+
+        There may be no channel: one that nothing is sent in goes for another.
+        """
+        channel = self.channels.get(topic)
+        if channel is None or channel.pumping or not self.cube.ready:
             return
-        self.pumping = True
+        channel.pumping = True
         while channel.queue and not channel.alone:
             head = channel.queue[0]
             if len(channel.flights) >= (1 if isinstance(head, Change) else self.config.window):
                 break
             channel.queue.popleft()
             self._start(channel, head)
-        self.pumping = False
+        channel.pumping = False
 
     def _start(self, channel: Channel, head: Publication | Change) -> None:
         number = channel.next

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from random import Random
 from typing import Any, Literal
@@ -27,7 +27,7 @@ from peer.errors import PeerError, UsageError
 from peer.fake import FakeEnv, FakeWire
 from peer.faults import AnyFault, Crash, Duplicate, Loss, MassCrash, Partition, Reorder, Restart
 from peer.latency import Uniform
-from peer.machine import SECOND, Link, Machine, Message, MessageId, Peer, PeerInfo
+from peer.machine import SECOND, Link, Machine, Message, MessageId, PeerInfo
 from peer.sim import Simulator
 from peer.trace import DUPLICATE, REJECT
 from pubsub import stacks
@@ -37,95 +37,28 @@ from pubsub.message import Filter, Publication, Verdict
 from pubsub.router import Router
 from pubsub.scribe import router as scribe
 from pubsub.scribe.channels import SOURCES, WINDOW, Inlets, Outlet
-from pubsub.scribe.config import BrokerConfig, ScribeConfig
+from pubsub.scribe.config import BrokerConfig
 from pubsub.scribe.messages import HOPS, Attached, Beat, Bequest, Down, Got, Join, Leave, Publish, Skip, Taken
-from pubsub.scribe.router import FOUND, LOOK, SETTLED, Srpt, SrptB, SrptS
+from pubsub.scribe.router import FOUND, LOOK, SETTLED, SrptB, SrptS
 from pubsub.scribe.routes import ByBroker
 from pubsub.scribe.tree import Kept
 from tests.conftest import note_replay
 from tests.pubsub.apps import Inbox, Seal
+from tests.pubsub.scribe_desk import (
+    AT_0,
+    REIGN,
+    Desk,
+    Judge,
+    bequest,
+    delivered,
+    down,
+    kinds,
+    publish,
+    replace_config,
+)
 
 STACKS = ("vcube/srpt-s", "vcube/srpt-b", "kademlia/srpt-s")
 HERE = ("/ip4/127.0.0.1/tcp/0",)
-AT_0 = ScribeConfig(root=0)
-REIGN = MessageId(0, 1, 9)
-
-
-class Judge(Inbox):
-    """Holds every verdict back until the test speaks it."""
-
-    validates = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cases: list[Callable[[Verdict], None]] = []
-
-    def validate(self, sender: Peer, publication: Publication, answer: Callable[[Verdict], None]) -> None:
-        self.cases.append(answer)
-
-
-class Desk:
-    """One router at a place of a cube whose members know each other; the root of every topic is at place 0."""
-
-    def __init__(
-        self, me: int = 0, nodes: int = 8, config: ScribeConfig = AT_0, app: Inbox | None = None, kind: type[Srpt] = SrptS
-    ) -> None:
-        self.app = app or Inbox()
-        self.env = FakeEnv(me=me)
-        self.cube = VCube(FakeEnv(me=me), Founders(nodes))
-        self.router = kind(self.env, self.cube, self.app, config)  # type: ignore[call-arg]
-        self.cube.start()
-        self.router.start()
-
-    def attached(self, *children: int, number: int = 0) -> Desk:
-        """It has joined, has these children, and its parent has answered, if it has one."""
-        self.router.join("t")
-        parent = self.tree.parent
-        if parent is not None:
-            self.hears(parent, Attached("t", REIGN, number))
-        for child in children:
-            self.hears(child, Join("t", None, 0))
-        self.env.take()
-        self.env.take_traced()
-        return self
-
-    @property
-    def tree(self) -> Any:
-        return self.router.trees["t"]
-
-    def publish(self, data: bytes = b"data", topic: str = "t") -> Publication:
-        publication = self.router.compose(topic, data)
-        self.router.publish(publication)
-        return publication
-
-    def sent(self) -> list[tuple[Peer, Any]]:
-        return self.env.take()
-
-    def hears(self, sender: Peer, msg: Message) -> None:
-        receive(self.router, sender, msg)
-
-    def loses(self, *peers: int) -> None:
-        for peer in peers:
-            receive(self.cube, 1, News((Member(peer, PeerInfo(peer), 1),), 0))
-        self.env.advance(SETTLED)
-
-
-def down(number: int = 1, reign: MessageId = REIGN, source: Peer = 7, sequence: int | None = None, hops: int = 2) -> Down:
-    key = MessageId(source, 1, number if sequence is None else sequence)
-    return Down(key, "t", b"%d" % number, None, (), b"", b"", hops, number, reign)
-
-
-def publish(number: int = 1, base: int = 1, source: int = 5, life: int = 1, hops: int = 1) -> Publish:
-    key = MessageId(source, life, number)
-    return Publish(key, "t", b"%d" % number, None, (), b"", b"", hops, number, base, life, PeerInfo(source))
-
-
-def kinds(sent: Sequence[tuple[Peer, Message]]) -> list[tuple[Peer, type[Message]]]:
-    return [(peer, type(msg)) for peer, msg in sent]
-
-
-def delivered(desk: Desk) -> list[bytes]:
-    return [publication.data for publication in desk.app.delivered]
 
 
 # Joining.
@@ -319,10 +252,6 @@ def test_beyond_the_bytes_that_may_wait_a_message_is_refused() -> None:
         desk.publish(bytes(400))
     assert desk.router.refused == 3
     assert [row.kind for row in desk.env.take_traced() if row.reason] == [REJECT] * 3
-
-
-def replace_config(config: ScribeConfig, **more: Any) -> ScribeConfig:
-    return type(config)(**{**config.__dict__, **more})
 
 
 def test_a_window_of_messages_is_on_its_way_and_the_rest_waits() -> None:
@@ -593,10 +522,6 @@ def test_a_root_that_gives_way_bequeaths_the_last_of_its_reign_when_it_has_a_way
     assert [(peer, type(msg), msg.number) for peer, msg in desk.sent()] == [(0, Bequest, 1), (0, Bequest, 2)]
 
 
-def bequest(number: int = 1, source: int = 5) -> Bequest:
-    return Bequest(MessageId(source, 1, number), "t", b"%d" % number, None, (), b"", b"", 2, number)
-
-
 def test_a_forged_bequest_stands_in_no_other_s_way() -> None:
     desk = Desk(0).attached()
     desk.router.signing = Seal()  # type: ignore[assignment]
@@ -758,10 +683,10 @@ def test_children_and_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(scribe, "CHILDREN", 3)
     monkeypatch.setattr(scribe, "TOPICS", 2)
     desk = Desk(0)
-    for topic in "abc":
-        desk.hears(1, Join(topic, None, 0))
-        desk.hears(2, Join(topic, None, 0))
-    assert {topic: tree.order for topic, tree in desk.router.trees.items()} == {"a": (1, 2), "b": (1,)}
+    for topic, one, other in (("a", 1, 2), ("b", 2, 1), ("c", 3, 4)):
+        desk.hears(one, Join(topic, None, 0))
+        desk.hears(other, Join(topic, None, 0))
+    assert {topic: tree.order for topic, tree in desk.router.trees.items()} == {"a": (1, 2), "b": (2,)}
     desk.hears(5, replace(publish(), topic="c"))
     assert list(desk.router.trees) == ["a", "b"] and isinstance(desk.sent()[-1][1], Taken)
 
