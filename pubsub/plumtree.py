@@ -40,9 +40,10 @@ from overlays.overlay import Overlay
 from peer.errors import UsageError
 from peer.machine import MS, SECOND, Env, Lane, Message, MessageId, Peer, Timer, upon
 from peer.trace import DUPLICATE, GRAFT, PRUNE
-from pubsub.message import Attributes, OrderHeader, Publication, Verdict, weight
+from pubsub.message import Publication, Verdict, weight
 from pubsub.router import App, Role, Router
 from pubsub.seen import LIMIT, TTL, Seen
+from pubsub.spread import Spread, parts
 
 PROTOCOL = "/weft/plumtree/1.0.0"
 
@@ -63,28 +64,14 @@ Serial: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 60)]
 Ids: TypeAlias = Annotated[tuple[MessageId, ...], Meta(max_length=IDS)]
 
 
-class Gossip(Message, frozen=True, tag=0):
-    """A publication, spread out so that its id and topic are on the wire once."""
-
-    lane: ClassVar[Lane] = Lane.PAYLOAD
-
-    id: MessageId
-    topic: str
-    data: bytes
-    order: OrderHeader | None
-    attributes: Attributes
-    signature: bytes
-    key: bytes
+class Gossip(Spread, frozen=True, tag=0):
     round: Round
     shapes: bool  # whether the tree is changed after it; see `_shapes`
     age: Age
 
     @classmethod
     def of(cls, p: Publication, hops: int, shapes: bool = True, age: int = 0) -> Gossip:
-        return cls(p.id, p.topic, p.data, p.order, p.attributes, p.signature, p.key, hops, shapes, age)
-
-    def publication(self) -> Publication:
-        return Publication(self.id, self.topic, self.data, self.order, self.attributes, self.signature, self.key)
+        return cls(*parts(p), hops, shapes, age)
 
 
 class IHave(Message, frozen=True, tag=1):

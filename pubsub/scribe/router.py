@@ -16,8 +16,9 @@ SRPT-B, where brokers alone make the tree. What these leave open is settled here
 Below it needs `next_hop`, and links in order. Above it promises each message once, and those of a source in order while the root
 is the same: what somebody missed in the reign before may come after what followed it, for late is better than lost, and an order
 that stands above sorts it out. What the root had answered for and not handed on when it crashed is lost. It knows no filters.
-That a node is the root, and how far it is, is believed of a parent, and of whom the overlay may have as the root; and so are the
-numbers that a publication has on its way to the root. What a child says it has decides what it is sent, and nothing else.
+That a node is the root, and how far it is, is believed of a parent, and of whom the overlay may have as the root. The
+numbers that a publication has on its way to the root are its source's (`pubsub.numbering`). What a child says that it has decides
+what it is sent, and nothing else.
 Bounds: those of its parts; TOPICS, of which no peer has more opened than are left; WAITING messages of one behind one that is not
 judged; `held_bytes` of what waits for the root, beyond which a message is refused; timers: two.
 """
@@ -33,6 +34,7 @@ from peer.errors import UsageError
 from peer.machine import MS, SECOND, Env, Link, Message, MessageId, Peer, Timer, upon
 from peer.trace import DUPLICATE, REJECT
 from pubsub.message import Interest, Publication, weight
+from pubsub.numbering import MISNUMBERED, bind, is_bound
 from pubsub.router import App, Router
 from pubsub.scribe.channels import BURST, OUTLETS, Inlets, Outlet
 from pubsub.scribe.config import BROKERS, BY_TOPIC, DEFAULTS, BrokerConfig, ScribeConfig
@@ -374,7 +376,7 @@ class Srpt(Router):
     def _pump(self, topic: str, outlet: Outlet) -> None:
         if self.overlay.can_route:
             for m in outlet.due(self.env.epoch, self.env.info(self.env.me)):
-                outlet.asked = self._to_root(m)
+                outlet.asked = self._to_root(bind(self.signing, m))
 
     def _to_root(self, m: Publish) -> Peer | None:
         """Directly, where the root is known and this is its publisher; else one step nearer to it. To whom, if not to itself."""
@@ -401,7 +403,10 @@ class Srpt(Router):
 
     def _is_genuine(self, sender: Peer, m: Publish | Bequest) -> bool:
         """Asked before anything is noted of its source: else whoever invents a message would have its turn."""
-        problem = self._problem(m.publication())
+        if isinstance(m, Publish) and self.signing is not None and not is_bound(m):
+            problem: str | None = MISNUMBERED
+        else:
+            problem = self._problem(m.publication())
         if problem is not None:
             self.trace(REJECT, m.topic, m.id, sender, m.hops, problem)
         return problem is None
@@ -480,7 +485,7 @@ class Srpt(Router):
         root = self.roots.pop(topic, None) or self.routes.root(topic)
         if root is None or not self.env.backlog(root):
             for m in outlet.again(self.env.epoch, self.env.info(self.env.me)):
-                outlet.asked = self._to_root(m)
+                outlet.asked = self._to_root(bind(self.signing, m))
 
     # Down the tree.
 

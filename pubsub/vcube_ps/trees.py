@@ -5,7 +5,8 @@ nodes, UNS and PUB to the topic's subscribers; ACKs come back when all below hav
 subscriber holds links to its children, so that a message meets no dial.
 
 Below it needs the overlay `vcube`; with its oracle, subscriptions are known at once, or those before `oracle_until` are. It knows
-no filters. What members say of others' subscriptions is believed, and so are the numbers of what they hand on.
+no filters. What members say of others' subscriptions is believed; the numbers of what they hand on are its source's
+(`pubsub.numbering`).
 Bounds: those of `broadcast` and `views`; CHANNELS; `held_bytes` of messages that wait for the gate, beyond which one is refused.
 """
 
@@ -26,6 +27,7 @@ from peer.machine import Env, Message, MessageId, Peer, PeerInfo, Timer, upon
 from peer.trace import DUPLICATE, REJECT
 from pubsub.claims import NUMBER
 from pubsub.message import Interest, Publication, weight
+from pubsub.numbering import MISNUMBERED, bind, is_bound
 from pubsub.router import TOPIC, App, Router
 from pubsub.vcube_ps.broadcast import Broadcasts
 from pubsub.vcube_ps.config import DEFAULTS, VCubePSConfig
@@ -213,7 +215,7 @@ class Trees(Router):
             self.broadcasts.begin(head, {}, DIMENSION, True)
 
     def _launch(self, message: Pub) -> None:
-        self.broadcasts.begin(message, {}, DIMENSION, True)
+        self.broadcasts.begin(bind(self.signing, message), {}, DIMENSION, True)
 
     def _finished(self, topic: str, key: MessageId) -> None:
         """All have it."""
@@ -232,6 +234,13 @@ class Trees(Router):
     @upon(Pub)
     def pub(self, sender: Peer, m: Pub) -> None:
         m.check(self.env.me)
+        if self.signing is not None and not is_bound(m):
+            self.trace(REJECT, m.topic, m.id, sender, m.hops, MISNUMBERED)
+        else:
+            self._copy(sender, m)
+
+    def _copy(self, sender: Peer, m: Pub) -> None:
+        """What is signed is verified of the first copy, and of one that is handed on in its stead."""
         arrival = self.arrivals.get(m.id)
         if arrival is None and m.id not in self.broadcasts.known:
             self.broadcasts.note(m.id)

@@ -44,7 +44,7 @@ from pubsub.vcube_ps.config import WINDOW
 from pubsub.vcube_ps.messages import Ack, Pub, Standing, Sub, Told, Uns
 from pubsub.vcube_ps.streams import Item
 from pubsub.vcube_ps.trees import CHANNELS, SETTLED
-from tests.pubsub.apps import Inbox, Seal
+from tests.pubsub.apps import Inbox, Seal, sealed
 
 STACK = "vcube/vcube-pb"
 HERE = ("/ip4/127.0.0.1/tcp/0",)
@@ -446,10 +446,11 @@ def test_one_who_always_has_more_is_asked_once_at_a_time_however_often_it_comes_
 def test_a_forged_copy_has_no_number_of_its_source_s_and_is_not_kept() -> None:
     desk = Desk(3).subscribed(2, 3)
     desk.router.signing = Seal()  # type: ignore[assignment]
-    desk.hears(6, pub(1))
-    true = replace(pub(1), signature=b"true")
+    true = sealed(pub(1))
+    false = replace(true, data=b"lies", signature=b"false")
+    desk.hears(6, false)
     desk.router.brought(5, true.publication())
-    desk.hears(6, replace(pub(1), data=b"lies"))
+    desk.hears(6, false)
     assert len(desk.router.recovery.kept) == 0
     desk.hears(2, true)
     assert desk.delivered == [b"1"] and len(desk.router.recovery.kept) == 1

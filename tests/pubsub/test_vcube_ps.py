@@ -40,7 +40,7 @@ from pubsub.vcube_ps.messages import Ack, AskFloor, Floor, Pub, Standing, Sub, T
 from pubsub.vcube_ps.router import RESTLESS, STIRRED, VCubePS
 from pubsub.vcube_ps.streams import Item, Streams
 from pubsub.vcube_ps.trees import SETTLED
-from tests.pubsub.apps import Inbox, Seal
+from tests.pubsub.apps import Inbox, Seal, sealed
 
 GATE = VCubePSConfig(window=1)
 STACK = "vcube/vcube-ps"
@@ -376,9 +376,9 @@ def test_a_message_goes_on_when_it_was_accepted_and_not_before() -> None:
 def test_a_forged_copy_has_no_number_of_its_source_s() -> None:
     desk = Desk(3).subscribed(2, 3)
     desk.router.signing = Seal()  # type: ignore[assignment]
-    desk.hears(6, pub(9, number=9, epoch=2))
-    desk.hears(6, pub(9, number=9))
-    true = replace(pub(1, number=1), signature=b"true")
+    desk.hears(6, replace(sealed(pub(9, number=9, epoch=2)), signature=b"false"))
+    desk.hears(6, replace(sealed(pub(9, number=9)), signature=b"false"))
+    true = sealed(pub(1, number=1))
     desk.hears(2, true)
     assert desk.app.delivered == [true.publication()]
 
@@ -386,7 +386,7 @@ def test_a_forged_copy_has_no_number_of_its_source_s() -> None:
 def test_a_forged_copy_of_a_message_that_is_known_is_not_handed_on() -> None:
     desk = Desk(0).subscribed(0, 1, 2, 4)
     desk.router.signing = Seal()  # type: ignore[assignment]
-    true = replace(pub(1, source=7), signature=b"true")
+    true = sealed(pub(1, source=7))
     desk.hears(7, true)
     desk.sent()
     desk.hears(6, replace(true, height=3, data=b"lies", signature=b"false"))
