@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from random import Random
 from typing import Any, Literal
 
 import pytest
-import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -31,7 +29,6 @@ from peer.machine import SECOND, Link, Machine, Message, MessageId, PeerInfo
 from peer.sim import Simulator
 from peer.trace import DUPLICATE, REJECT
 from pubsub import stacks
-from pubsub.api import PubSub, PubSubConfig
 from pubsub.claims import NUMBER
 from pubsub.message import Filter, Publication, Verdict
 from pubsub.router import Router
@@ -850,51 +847,3 @@ def test_while_the_root_is_the_same_all_comes_once_and_in_the_order_of_its_sourc
 def test_where_the_root_changes_an_order_above_has_it_all(stack: str, what: str) -> None:
     """But for what a root had answered for when it crashed; of two that do so one after the other more is lost."""
     assert judged(stack, OTHER_ROOT[what], "fifo") > (0.9 if what == "restart" else 0.97)
-
-
-# Live.
-
-
-@pytest.mark.parametrize("stack", STACKS)
-async def test_live_nodes_deliver_to_each_subscriber_once_and_in_order(stack: str) -> None:
-    with trio.fail_after(240):
-        async with (
-            PubSub.open(stack, listen=HERE) as first,
-            PubSub.open(stack, bootstrap=first.addresses, listen=HERE) as second,
-            PubSub.open(stack, bootstrap=first.addresses, listen=HERE) as third,
-            first.subscribe("t") as one,
-            second.subscribe("t") as two,
-            third.subscribe("t") as three,
-        ):
-            for turn in range(30):
-                for name, node in (("a", first), ("b", second), ("c", third)):
-                    await node.publish("t", f"{name}{turn}".encode())
-            for messages_of_one in (one, two, three):
-                heard = [(await anext(messages_of_one)).data.decode() for _ in range(90)]
-                assert {name: [text for text in heard if text[0] == name] for name in "abc"} == {
-                    name: [f"{name}{turn}" for turn in range(30)] for name in "abc"
-                }
-
-
-@pytest.mark.parametrize("stack", ["vcube/srpt-s", "vcube/srpt-b"])
-async def test_live_nodes_go_on_without_the_root_that_crashed(stack: str) -> None:
-    config = PubSubConfig(router={"root": 0})  # the first node has that place
-    with trio.fail_after(240):
-        async with AsyncExitStack() as opened:
-            nodes: list[PubSub] = []
-            inboxes = []
-            for _ in range(6):
-                bootstrap = nodes[-1].addresses if nodes else ()
-                nodes.append(
-                    await opened.enter_async_context(PubSub.open(stack, bootstrap=bootstrap, listen=HERE, config=config))
-                )
-                inboxes.append(await opened.enter_async_context(nodes[-1].subscribe("t")))
-            crashed = nodes[0]
-            crashed.driver.stopped = True
-            crashed.host.halt("crash")
-            said = [b"%02d" % turn for turn in range(40)]
-            for data in said:
-                await nodes[1].publish("t", data)
-            for node, inbox in zip(nodes, inboxes, strict=True):
-                if node is not crashed:
-                    assert [(await anext(inbox)).data for _ in said] == said

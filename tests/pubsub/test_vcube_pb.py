@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from random import Random
 from typing import Any
 
 import pytest
-import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -30,7 +28,6 @@ from peer.machine import SECOND, Machine, Message, MessageId, Peer, PeerInfo
 from peer.sim import Simulator
 from peer.trace import DELIVER, JOINED
 from pubsub import stacks
-from pubsub.api import PubSub
 from pubsub.claims import NUMBER
 from pubsub.message import Filter, Publication
 from pubsub.router import Router
@@ -673,27 +670,3 @@ def test_nodes_that_start_again_at_once_hold_nothing_up() -> None:
 def test_subscriptions_that_come_and_go_lose_nothing() -> None:
     result = run(scenario(churn=Churn(subscriptions=10.0), overlay={"start": "order"}, nodes=30))
     assert result["reliability_min"] == 1.0
-
-
-# Live.
-
-
-async def test_live_subscribers_have_all_of_a_publisher_that_does_not_subscribe_though_one_of_them_crashes() -> None:
-    with trio.fail_after(120):
-        async with AsyncExitStack() as opened:
-            nodes = [await opened.enter_async_context(PubSub.open(STACK, listen=HERE))]
-            inboxes = []
-            for _ in range(4):
-                nodes.append(await opened.enter_async_context(PubSub.open(STACK, bootstrap=nodes[-1].addresses, listen=HERE)))
-                inboxes.append(await opened.enter_async_context(nodes[-1].subscribe("t", order="fifo")))
-            said = [b"%02d" % turn for turn in range(40)]  # more than the window
-            for data in said[:10]:
-                await nodes[0].publish("t", data)
-            crashed = nodes[2]
-            crashed.driver.stopped = True
-            crashed.host.halt("crash")
-            for data in said[10:]:
-                await nodes[0].publish("t", data)
-            for node, messages in zip(nodes[1:], inboxes, strict=True):
-                if node is not crashed:
-                    assert [(await anext(messages)).data for _ in said] == said
