@@ -44,7 +44,7 @@ class Flag(NamedTuple):
 
 
 FLAGS = (
-    Flag("--stack", "stack", "OVERLAY/ROUTER", "what the nodes run", text=True),
+    Flag("--stack", "stack", "OVERLAY/ROUTER", "what the nodes run; see weft stacks", text=True),
     Flag("--nodes", "nodes", "N", "how many nodes"),
     Flag("--degree", "overlay.degree", "N", "neighbours of a node, where the overlay has such an option"),
     Flag("--seed", "seed", "N", "the same seed gives the same run, to the byte"),
@@ -255,6 +255,11 @@ def _add_spark(parser: Parser) -> None:
     parser.add_argument("--memory", metavar="SIZE", help="Java's heap, such as 2g; default: a quarter of the machine, 4g at most")
 
 
+def _add_stacks(commands: Commands) -> None:
+    parser = _add(commands, "stacks", "list the stacks, or the options of one", stacks)
+    parser.add_argument("stack", nargs="?", metavar="OVERLAY/ROUTER", help="tell its options, their defaults and what they mean")
+
+
 def _add_bench(commands: Commands) -> None:
     benches = commands.add_parser("bench", help="measure weft itself", description="Measure weft itself.", allow_abbrev=False)
     benches.set_defaults(parser=benches)
@@ -314,7 +319,7 @@ def _add_live(commands: Commands) -> None:
 
 
 COMMANDS: tuple[Callable[[Commands], None], ...] = (
-    *(_add_sim, _add_sweep, _add_analyze, _add_demo, _add_reproduce, _add_live, _add_bench),
+    *(_add_sim, _add_sweep, _add_analyze, _add_demo, _add_reproduce, _add_stacks, _add_live, _add_bench),
 )
 
 
@@ -479,6 +484,23 @@ def reproduce(args: argparse.Namespace) -> None:
 def _print_warnings(warnings: Sequence[str]) -> None:
     for warning in warnings:
         print(f"weft: warning: {warning}", file=sys.stderr)
+
+
+def stacks(args: argparse.Namespace) -> None:
+    """Options as `--set` and scenarios take them."""
+    from pubsub.options import describe
+    from pubsub.stacks import names
+
+    options = describe(args.stack) if args.stack else []
+    if args.json:
+        print_json({"options": [each._asdict() for each in options]} if args.stack else {"stacks": names()})
+        return
+    told = [(f"{each.option}={str(each.default).lower()}", each.meaning) for each in options] or [(name, "") for name in names()]
+    width = max(len(name) for name, _ in told)
+    for name, meaning in told:
+        print(f"{name:{width}}  {meaning}".rstrip())
+    if args.stack:
+        print("Times are in microseconds.")
 
 
 def bench_micro(args: argparse.Namespace) -> None:

@@ -61,6 +61,10 @@ class Overlay(Machine):
         """The next node on the way to the root of the key, or None when this node is that. A neighbour or not."""
         return self._lacks("next_hop")
 
+    def nearer(self, key: bytes, peer: Peer, other: Peer) -> bool:
+        """Whether a peer is nearer to the key than another, known to this node or not."""
+        return self._lacks("nearer")
+
     @property
     def can_route(self) -> bool:
         """Whether this node has joined: until then `next_hop` knows nobody."""

@@ -63,7 +63,7 @@ def _add_sub(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_flags(parser: argparse.ArgumentParser, listen: Sequence[str]) -> None:
-    parser.add_argument("--stack", default=STACK, metavar="OVERLAY/ROUTER", help=f"default: {STACK}")
+    parser.add_argument("--stack", default=STACK, metavar="OVERLAY/ROUTER", help=f"default: {STACK}; see weft stacks")
     _add_host(parser, listen)
     parser.add_argument("--bootstrap", action="append", default=[], metavar="ADDR", help="a peer to begin with, with its /p2p/ID")
 

@@ -40,9 +40,10 @@ from overlays.overlay import Overlay
 from peer.errors import UsageError
 from peer.machine import MS, SECOND, Env, Lane, Message, MessageId, Peer, Timer, upon
 from peer.trace import DUPLICATE, GRAFT, PRUNE
-from pubsub.message import Attributes, OrderHeader, Publication, Verdict, weight
+from pubsub.message import Publication, Verdict, weight
 from pubsub.router import App, Role, Router
 from pubsub.seen import LIMIT, TTL, Seen
+from pubsub.spread import Spread, parts
 
 PROTOCOL = "/weft/plumtree/1.0.0"
 
@@ -63,28 +64,14 @@ Serial: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 60)]
 Ids: TypeAlias = Annotated[tuple[MessageId, ...], Meta(max_length=IDS)]
 
 
-class Gossip(Message, frozen=True, tag=0):
-    """A publication, spread out so that its id and topic are on the wire once."""
-
-    lane: ClassVar[Lane] = Lane.PAYLOAD
-
-    id: MessageId
-    topic: str
-    data: bytes
-    order: OrderHeader | None
-    attributes: Attributes
-    signature: bytes
-    key: bytes
+class Gossip(Spread, frozen=True, tag=0):
     round: Round
     shapes: bool  # whether the tree is changed after it; see `_shapes`
     age: Age
 
     @classmethod
     def of(cls, p: Publication, hops: int, shapes: bool = True, age: int = 0) -> Gossip:
-        return cls(p.id, p.topic, p.data, p.order, p.attributes, p.signature, p.key, hops, shapes, age)
-
-    def publication(self) -> Publication:
-        return Publication(self.id, self.topic, self.data, self.order, self.attributes, self.signature, self.key)
+        return cls(*parts(p), hops, shapes, age)
 
 
 class IHave(Message, frozen=True, tag=1):
@@ -130,19 +117,19 @@ class Heard(Message, frozen=True, tag=5):
 class PlumtreeConfig:
     """Times in microseconds. The paper gives no times: it asks for waits that fit the diameter and the round trip."""
 
-    first_wait: int = SECOND  # a guess, as in Babel's Plumtree: a tree of 15 hops of 50 ms, less the shortest way
-    second_wait: int = 500 * MS  # the paper: shorter, about a round trip to a neighbour; half a second is a guess
-    graft_tries: int = 3  # a guess; the paper asks each announcer once
-    threshold: int = 7  # the paper's evaluation: 3 for one sender, 7 for many; 0 never optimises
-    settle: int = 2 * SECOND  # a guess: longer than a message spreads; with 0 every message shapes the tree, as in the paper
-    batch: int = 5 * MS  # a guess, as in iroh-gossip; the paper's own runs announce at once, which is 0
-    per_source: bool = False  # the paper discusses both, and measures the shared tree
-    trees: int = 1_024  # a guess; the longest unused is forgotten, which costs a flood
-    summary: bool = True  # not in the paper
-    summary_every: int = 10 * SECOND  # a guess: several times while a message is held, and rare beside messages
-    held_messages: int = 4_096  # a guess: outlasts all GRAFTs up to a thousand messages a second
-    held_bytes: int = 16 << 20  # a guess
-    held_age: int = 100 * SECOND  # a partition of 30 s, two of HyParView's probes; ids are remembered 20 s longer, for the way
+    first_wait: int = SECOND  # before what was announced is asked for: a guess, as in Babel, a tree of 15 hops of 50 ms
+    second_wait: int = 500 * MS  # before another is asked: the paper has about a round trip to a neighbour; this is a guess
+    graft_tries: int = 3  # how often each is asked; a guess; the paper asks each announcer once
+    threshold: int = 7  # hops by which a lazy link must be shorter: the paper has 3 for one sender, 7 for many; 0 never optimises
+    settle: int = 2 * SECOND  # so long one message alone shapes the tree, a guess; 0: all do, as in the paper
+    batch: int = 5 * MS  # how long announcements are gathered: a guess, as in iroh-gossip; 0 announces at once, as in the paper
+    per_source: bool = False  # a tree for each source, not one for all; the paper discusses both, and measures the shared tree
+    trees: int = 1_024  # kept at most; a guess; the longest unused is forgotten, which costs a flood
+    summary: bool = True  # new neighbours tell each other what they have; not in the paper
+    summary_every: int = 10 * SECOND  # between two of these: a guess, several times while a message is held
+    held_messages: int = 4_096  # messages kept for who asks; a guess: outlasts all GRAFTs up to a thousand messages a second
+    held_bytes: int = 16 << 20  # bytes of these; a guess
+    held_age: int = 100 * SECOND  # how long: a partition of 30 s, two of HyParView's probes; ids are remembered 20 s longer
     missing: int = 4_096  # a guess: ids announced and not come
     missing_each: int = 1_024  # of them, by one announcer: a guess, so that one liar leaves room for others
 

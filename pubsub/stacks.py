@@ -1,6 +1,7 @@
 """The registry of stacks: `overlay/router` by name, with options, for the API, the command line and the benches alike.
 
-A new protocol is one line here. An option's default gives its type; what is allowed beyond that, its `check` says.
+A new protocol is one line here. Options are the fields of configs; an option's default gives its type, the comment behind it its
+meaning (`pubsub.options`), and what is allowed beyond that, its `check` says.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
-from functools import lru_cache, partial
-from typing import Any, TypeAlias, TypeVar
+from functools import cache, lru_cache, partial
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from overlays import graphs
 from overlays.hyparview import HyParView, HyParViewConfig
@@ -46,8 +47,38 @@ Options: TypeAlias = dict[str, Option]
 Contacts: TypeAlias = Sequence[Peer]
 Below: TypeAlias = Sequence[Machine]
 """What is under a router: machines from the lowest up, the last of them the overlay."""
-Config = TypeVar("Config")
+Made = TypeVar("Made")
 MakeOrder: TypeAlias = Callable[[Env, Router, App], Order]
+
+
+class Config(Protocol):
+    """A dataclass of which every field has a default."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def __init__(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class StaticConfig:
+    graph: str = "regular"  # who knows whom: regular, ring, full, random, or the name of a file
+    degree: int = 5  # links of a node, in the graphs that have a number of them
+    dial_after: int = 0  # microseconds from its start until a node dials
+
+
+@dataclass(frozen=True)
+class LinksConfig:
+    links: int = 5  # neighbours that a node holds links to
+
+
+@dataclass(frozen=True)
+class StartConfig:
+    start: str = "join"  # how nodes find each other: join, one after the other; order, all know all at first; oracle, at any time
+
+
+@dataclass(frozen=True)
+class FloodConfig:
+    announce: bool = False  # neighbours are told which topics this node has, and send it those alone
 
 
 @dataclass(frozen=True)
@@ -58,12 +89,16 @@ class OverlayKind:
     `under` are the routers that can do with its neighbours; none means all.
     """
 
-    defaults: Options
+    configs: Sequence[type[Config]]
     check: Callable[[Options, int], None]
     introduce: Callable[[Options, int, Rng, bool], Sequence[Contacts]]
     admit: Callable[[Options, Sequence[int], Rng], Contacts]
     build: Callable[[Callable[[], Env], Contacts, Options, Sequence[str]], Below]
     under: Sequence[str] = ()
+
+    @property
+    def defaults(self) -> Options:
+        return _defaults(tuple(self.configs))
 
 
 @dataclass(frozen=True)
@@ -73,12 +108,21 @@ class RouterKind:
     `over` are the overlays that have what it needs; none means all. `config` is made of the options, and refuses wrong ones.
     """
 
-    defaults: Options
+    configs: Sequence[type[Config]]
     live: Options
     protocols: Sequence[str]
     build: Callable[[Env, Overlay, App, Options], Router]
     over: Sequence[str] = ()
     config: Callable[..., object] | None = None
+
+    @property
+    def defaults(self) -> Options:
+        return _defaults(tuple(self.configs))
+
+
+@cache
+def _defaults(configs: Sequence[type[Config]]) -> Options:
+    return {name: value for config in configs for name, value in asdict(config()).items()}
 
 
 @dataclass(frozen=True)
@@ -197,10 +241,10 @@ def _build_static(env: Callable[[], Env], contacts: Contacts, options: Options, 
     return [Static(env(), contacts, protocols, int(options["dial_after"]))]
 
 
-def _config(layer: str, kind: Callable[..., Config], options: Options) -> Config:
+def _config(layer: str, kind: Callable[..., Made], options: Options) -> Made:
     """A config's error names its field, after its own name; here that is a key of the layer."""
     try:
-        shared: Config = _shared(kind, tuple(options.items()))
+        shared: Made = _shared(kind, tuple(options.items()))
     except UsageError as error:
         said = re.fullmatch(r"(?:\w+: )?((\w+)\b.*)", str(error), re.DOTALL)
         raise UsageError(f"{layer}.{said[1]}" if said is not None and said[2] in options else str(error)) from None
@@ -325,17 +369,17 @@ STARTS = ("join", "order", "oracle")
 
 OVERLAYS = {
     "static": OverlayKind(
-        {"graph": "regular", "degree": 5, "dial_after": 0}, _check_static, _introduce_static, _admit_static, _build_static
+        (StaticConfig,), _check_static, _introduce_static, _admit_static, _build_static
     ),
     "hyparview": OverlayKind(
-        asdict(HyParViewConfig()), _check_hyparview, _introduce_hyparview, _admit_hyparview, _build_hyparview
+        (HyParViewConfig,), _check_hyparview, _introduce_hyparview, _admit_hyparview, _build_hyparview
     ),
-    "xbot": OverlayKind(asdict(XBotConfig()), _check_xbot, _introduce_hyparview, _admit_hyparview, _build_xbot),
+    "xbot": OverlayKind((XBotConfig,), _check_xbot, _introduce_hyparview, _admit_hyparview, _build_xbot),
     "kademlia": OverlayKind(
-        asdict(KademliaConfig()) | {"links": 5}, _check_kademlia, _introduce_kademlia, _admit_hyparview, _build_kademlia
+        (KademliaConfig, LinksConfig), _check_kademlia, _introduce_kademlia, _admit_hyparview, _build_kademlia
     ),
     "vcube": OverlayKind(
-        asdict(VCubeConfig()) | {"start": "join"},
+        (VCubeConfig, StartConfig),
         _check_vcube,
         _introduce_vcube,
         _admit_hyparview,
@@ -345,22 +389,22 @@ OVERLAYS = {
 }
 
 ROUTERS = {
-    "flood": RouterKind({"announce": False}, {"announce": True}, Flood.protocols, _build_flood),
-    "plumtree": RouterKind(asdict(PlumtreeConfig()), {}, Plumtree.protocols, _build_plumtree, config=PlumtreeConfig),
+    "flood": RouterKind((FloodConfig,), {"announce": True}, Flood.protocols, _build_flood),
+    "plumtree": RouterKind((PlumtreeConfig,), {}, Plumtree.protocols, _build_plumtree, config=PlumtreeConfig),
     "gossipsub": RouterKind(
-        asdict(GossipSubConfig()), {}, GossipSub.protocols, _build_gossipsub, config=GossipSubConfig
+        (GossipSubConfig,), {}, GossipSub.protocols, _build_gossipsub, config=GossipSubConfig
     ),
     "kadpubsub": RouterKind(
-        asdict(KadPubSubConfig()), {}, KadPubSub.protocols, _build_kadpubsub, ("kademlia",), KadPubSubConfig
+        (KadPubSubConfig,), {}, KadPubSub.protocols, _build_kadpubsub, ("kademlia",), KadPubSubConfig
     ),
     "vcube-ps": RouterKind(
-        asdict(VCubePSConfig()), {}, VCubePS.protocols, _build_vcube_ps, ("vcube",), VCubePSConfig
+        (VCubePSConfig,), {}, VCubePS.protocols, _build_vcube_ps, ("vcube",), VCubePSConfig
     ),
     "vcube-pb": RouterKind(
-        asdict(VCubePBConfig()), {}, VCubePB.protocols, _build_vcube_pb, ("vcube",), VCubePBConfig
+        (VCubePBConfig,), {}, VCubePB.protocols, _build_vcube_pb, ("vcube",), VCubePBConfig
     ),
     "srpt-s": RouterKind(
-        asdict(ScribeConfig()), {}, SrptS.protocols, _build_srpt_s, ("vcube", "kademlia"), ScribeConfig
+        (ScribeConfig,), {}, SrptS.protocols, _build_srpt_s, ("vcube", "kademlia"), ScribeConfig
     ),
-    "srpt-b": RouterKind(asdict(BrokerConfig()), {}, SrptB.protocols, _build_srpt_b, ("vcube",), BrokerConfig),
+    "srpt-b": RouterKind((BrokerConfig,), {}, SrptB.protocols, _build_srpt_b, ("vcube",), BrokerConfig),
 }

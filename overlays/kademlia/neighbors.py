@@ -150,6 +150,10 @@ class KademliaNeighbors(Overlay):
             return None
         return known[0]
 
+    def nearer(self, key: bytes, peer: Peer, other: Peer) -> bool:
+        place = place_of_key(key)
+        return place_of(peer) ^ place < place_of(other) ^ place
+
     def suspect(self, peer: Peer) -> None:
         self.kademlia.suspect(peer)
 

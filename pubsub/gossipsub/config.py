@@ -20,46 +20,46 @@ class GossipSubConfig:
     """The defaults are those of the specification, or of Go's implementation where it says more."""
 
     d: int = 6  # the mesh has this many peers, where it can choose
-    d_lo: int = 5  # Go and Rust; the specification has 4
-    d_hi: int = 12
+    d_lo: int = 5  # with fewer peers a mesh is filled up; Go and Rust; the specification has 4
+    d_hi: int = 12  # with more it is cut down
     d_score: int = 4  # of those that stay when a mesh is cut down, so many are the best by score
     d_out: int = 2  # so many links of a mesh were dialled from here
-    d_lazy: int = 6
-    gossip_factor: float = 0.25
-    heartbeat: int = SECOND
-    heartbeat_first: int = 100 * MS
+    d_lazy: int = 6  # peers outside the mesh that a heartbeat gossips to, at least
+    gossip_factor: float = 0.25  # or this share of them, if that is more
+    heartbeat: int = SECOND  # between two looks after meshes and gossip
+    heartbeat_first: int = 100 * MS  # until the first
     history: int = 5  # heartbeats that a message can be asked for
     history_gossip: int = 3  # of them, those in which it is announced
-    seen_ttl: int = TTL
-    fanout_ttl: int = 60 * SECOND
-    prune_backoff: int = 60 * SECOND
-    unsubscribe_backoff: int = 10 * SECOND
-    backoff_most: int = 3_600 * SECOND  # as in Rust: a peer cannot lock another out for longer
-    backoff_slack: int = 2  # heartbeats, as in Go
-    graft_flood: int = 10 * SECOND
-    flood_publish: bool = True
-    px: bool = True
-    px_peers: int = PX_MOST
-    opportunistic_every: int = 60  # heartbeats
-    opportunistic_peers: int = 2
-    direct_every: int = 300  # heartbeats
+    seen_ttl: int = TTL  # how long an id is remembered
+    fanout_ttl: int = 60 * SECOND  # how long a mesh is kept for a topic that is only published to
+    prune_backoff: int = 60 * SECOND  # until a peer that was pruned may graft again
+    unsubscribe_backoff: int = 10 * SECOND  # the same, of one that left the topic
+    backoff_most: int = 3_600 * SECOND  # the longest wait that a peer may ask for, as in Rust: none locks another out for longer
+    backoff_slack: int = 2  # added to each wait; heartbeats, as in Go
+    graft_flood: int = 10 * SECOND  # a graft so soon after a prune is punished twice
+    flood_publish: bool = True  # own messages go to all subscribers known, not to the mesh alone
+    px: bool = True  # whoever is pruned is told of others
+    px_peers: int = PX_MOST  # of so many
+    opportunistic_every: int = 60  # between two grafts of better peers into a poor mesh; heartbeats
+    opportunistic_peers: int = 2  # grafted then
+    direct_every: int = 300  # between two dials of direct peers; heartbeats
     ihave_ids: int = 5_000  # in one IHAVE; as many may be asked of one peer in a heartbeat
-    ihave_most: int = 10  # of one peer in a heartbeat
-    iwant_most: int = 10  # the same, as in JS
-    retransmissions: int = 3
-    followup: int = 3 * SECOND
-    idontwant_size: int = 1_024  # bytes, as in Go; 0 never sends one
-    idontwant_most: int = 1_000  # of one peer in a heartbeat, as in Go
-    idontwant_ids: int = 512  # of one of them, as in JS; Go reads only ten
-    idontwant_ttl: int = 3  # heartbeats, as in Go
+    ihave_most: int = 10  # IHAVEs; of one peer in a heartbeat
+    iwant_most: int = 10  # IWANTs; the same, as in JS
+    retransmissions: int = 3  # times that a peer gets a message that it asks for
+    followup: int = 3 * SECOND  # within it what was promised must come
+    idontwant_size: int = 1_024  # larger messages are announced by it; bytes, as in Go; 0 never sends one
+    idontwant_most: int = 1_000  # IDONTWANTs; of one peer in a heartbeat, as in Go
+    idontwant_ids: int = 512  # ids; of one of them, as in JS; Go reads only ten
+    idontwant_ttl: int = 3  # how long one is kept; heartbeats, as in Go
     subscriptions: int = 5_000  # topics of one peer: a guess
     spare: int = 12  # links held beyond the meshes, for gossip and as candidates: a guess, as many as a mesh has at most
     discover_every: int = 10  # heartbeats between two searches for peers of a topic that has too few: a guess
-    message_id: str = "go"
+    message_id: str = "go"  # what makes two messages the same: go, rust, js, sha256, ethereum, ethereum_altair
     score: str = "default"  # or filecoin, ethereum, off: `presets`
     score_with: str = ""  # what is different, such as "invalid_weight=0, graylist=-500"
-    gater: bool = True
-    test_extension: bool = False
+    gater: bool = True  # under load, messages of bad peers are dropped unread
+    test_extension: bool = False  # speak the extension of libp2p's interop tests
 
     def __post_init__(self) -> None:
         if self.heartbeat < FASTEST:

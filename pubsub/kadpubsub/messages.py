@@ -7,14 +7,15 @@ has LIST bytes at most: so it fits a frame together with the largest message the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from msgspec import Meta
 
 from overlays.claims import check_infos
 from peer.errors import PeerError
-from peer.machine import Lane, Message, MessageId, Peer, PeerInfo
-from pubsub.message import Attributes, OrderHeader, Publication
+from peer.machine import Message, MessageId, Peer, PeerInfo
+from pubsub.message import Publication
+from pubsub.spread import Spread, parts
 
 SUBSCRIBERS = 4_096  # of one topic
 NEAREST = 64  # to a topic: as long as an answer to a lookup can be
@@ -29,27 +30,15 @@ Infos = Annotated[tuple[PeerInfo, ...], Meta(max_length=SUBSCRIBERS)]
 Topic = Annotated[str, Meta(max_length=1_024)]
 
 
-class Delegate(Message, frozen=True, tag=0):
-    """A publication, spread out, and whom its receiver is to hand it on to."""
+class Delegate(Spread, frozen=True, tag=0):
+    """A publication, and whom its receiver is to hand it on to."""
 
-    lane: ClassVar[Lane] = Lane.PAYLOAD
-
-    id: MessageId
-    topic: Topic
-    data: bytes
-    order: OrderHeader | None
-    attributes: Attributes
-    signature: bytes
-    key: bytes
     hops: Hops
     rest: Infos
 
     @classmethod
     def of(cls, p: Publication, hops: int, rest: Sequence[PeerInfo]) -> Delegate:
-        return cls(p.id, p.topic, p.data, p.order, p.attributes, p.signature, p.key, min(hops, HOPS), tuple(rest))
-
-    def publication(self) -> Publication:
-        return Publication(self.id, self.topic, self.data, self.order, self.attributes, self.signature, self.key)
+        return cls(*parts(p), min(hops, HOPS), tuple(rest))
 
     def check(self, me: Peer) -> None:
         """Whatever no honest peer sends is a PeerError."""

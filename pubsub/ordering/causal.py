@@ -30,20 +30,21 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
 from peer.errors import UsageError
-from peer.machine import MS, SECOND, Env, Lane, Link, Message, MessageId, Peer, Timer, upon
+from peer.machine import MS, SECOND, Env, Link, Message, MessageId, Peer, Timer, upon
 from peer.trace import DUPLICATE, REJECT
-from pubsub.message import Attributes, OrderHeader, Publication, Verdict
+from pubsub.message import OrderHeader, Publication, Verdict
 from pubsub.ordering.fifo import DEFAULT as FIFO_DEFAULT
 from pubsub.ordering.fifo import Fifo, FifoConfig
 from pubsub.ordering.group import CUT, Group, Held, Wanted
 from pubsub.ordering.kept import Kept
 from pubsub.ordering.order import Order
 from pubsub.router import TOPIC, App, Router
+from pubsub.spread import Spread, parts
 
 PROTOCOL = "/weft/causal/1.0.0"
 
@@ -63,25 +64,10 @@ class Ask(Message, frozen=True, tag=0):
     ids: Ids
 
 
-class Copy(Message, frozen=True, tag=1):
-    """A publication, spread out so that its id and topic are on the wire once."""
-
-    lane: ClassVar[Lane] = Lane.PAYLOAD
-
-    id: MessageId
-    topic: str
-    data: bytes
-    order: OrderHeader | None
-    attributes: Attributes
-    signature: bytes
-    key: bytes
-
+class Copy(Spread, frozen=True, tag=1):
     @classmethod
     def of(cls, p: Publication) -> Copy:
-        return cls(p.id, p.topic, p.data, p.order, p.attributes, p.signature, p.key)
-
-    def publication(self) -> Publication:
-        return Publication(self.id, self.topic, self.data, self.order, self.attributes, self.signature, self.key)
+        return cls(*parts(p))
 
 
 class Before(Message, frozen=True, tag=2):

@@ -23,13 +23,14 @@ SOURCES = 4_096
 class Outlet:
     """What this node publishes to one topic. `sent` have left, and are not answered for; `queue` waits for room."""
 
-    __slots__ = ("bytes", "next", "queue", "sent", "since")
+    __slots__ = ("asked", "bytes", "next", "queue", "sent", "since")
 
     def __init__(self, number: int) -> None:
         self.next = number
         self.sent: dict[int, Publication] = {}
         self.queue: deque[Publication] = deque()
         self.bytes = 0
+        self.asked: Peer | None = None  # to whom the last of it was sent
         self.since = 0  # the moment of the last answer, or of the last try
 
     @property

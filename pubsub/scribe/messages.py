@@ -15,8 +15,10 @@ from overlays.claims import check_infos
 from peer.errors import PeerError
 from peer.machine import Lane, Message, MessageId, Peer, PeerInfo
 from pubsub.claims import NUMBER, Number, Topic, check_id, check_order
-from pubsub.message import Attributes, OrderHeader, Publication
+from pubsub.message import Publication
+from pubsub.numbering import Numbered
 from pubsub.router import TOPIC
+from pubsub.spread import Spread, parts
 
 HOPS = 64  # more than any way to a root has; beyond that it goes round
 
@@ -54,35 +56,20 @@ class Skip(Standing, frozen=True, tag=5):
     """In the place of a message that was refused above."""
 
 
-class Spread(Message, frozen=True):
-    """A publication, spread out."""
-
-    lane: ClassVar[Lane] = Lane.PAYLOAD
-
-    id: MessageId
-    topic: Topic
-    data: bytes
-    order: OrderHeader | None
-    attributes: Attributes
-    signature: bytes
-    key: bytes
-    hops: Number
-    number: Number
-
-    def publication(self) -> Publication:
-        return Publication(self.id, self.topic, self.data, self.order, self.attributes, self.signature, self.key)
-
-
-class Publish(Spread, frozen=True, tag=6):
+class Publish(Numbered, frozen=True, tag=6):
     """To the root. `number` counts what its source published to the topic in that life; all below `base` were answered for."""
 
+    counted: ClassVar[tuple[str, ...]] = ("life", "number", "base")
+
+    hops: Number
+    number: Number
     base: Number
     life: Number
     source: PeerInfo
 
     @classmethod
     def of(cls, p: Publication, number: int, base: int, life: int, source: PeerInfo) -> Publish:
-        return cls(p.id, p.topic, p.data, p.order, p.attributes, p.signature, p.key, 1, number, base, life, source)
+        return cls(*parts(p), 1, number, base, life, source)
 
     def onward(self) -> Publish:
         return msgspec.structs.replace(self, hops=self.hops + 1)
@@ -91,19 +78,24 @@ class Publish(Spread, frozen=True, tag=6):
 class Down(Spread, frozen=True, tag=7):
     """From a parent to its children."""
 
+    hops: Number
+    number: Number
     reign: MessageId
 
     @classmethod
     def of(cls, p: Publication, hops: int, reign: MessageId, number: int) -> Down:
-        return cls(p.id, p.topic, p.data, p.order, p.attributes, p.signature, p.key, hops, number, reign)
+        return cls(*parts(p), hops, number, reign)
 
 
 class Bequest(Spread, frozen=True, tag=8):
     """What was numbered in a reign that is over, from its root to the next: there may be some who lack it."""
 
+    hops: Number
+    number: Number
+
     @classmethod
     def of(cls, m: Down) -> Bequest:
-        return cls(m.id, m.topic, m.data, m.order, m.attributes, m.signature, m.key, m.hops, m.number)
+        return cls(*parts(m.publication()), m.hops, m.number)
 
     def onward(self) -> Bequest:
         return msgspec.structs.replace(self, hops=self.hops + 1)
@@ -132,7 +124,7 @@ def check(me: Peer, msg: Message) -> None:
         raise PeerError("a number that no node counts to")
     if isinstance(msg, Join | Standing | Down) and msg.reign is not None:
         check_id(me, msg.reign)
-    if isinstance(msg, Spread):
+    if isinstance(msg, Publish | Down | Bequest):
         check_id(me, msg.id)
         check_order(msg.order)
         if not 0 <= msg.hops <= NUMBER:

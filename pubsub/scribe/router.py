@@ -16,9 +16,11 @@ SRPT-B, where brokers alone make the tree. What these leave open is settled here
 Below it needs `next_hop`, and links in order. Above it promises each message once, and those of a source in order while the root
 is the same: what somebody missed in the reign before may come after what followed it, for late is better than lost, and an order
 that stands above sorts it out. What the root had answered for and not handed on when it crashed is lost. It knows no filters.
-That a node is the root, and how far it is, is believed, and so are the numbers that a publication has on its way to the root.
-Bounds: those of its parts; TOPICS; WAITING messages of one behind one that is not judged; `held_bytes` of what waits for the
-root, beyond which a message is refused; timers: two.
+That a node is the root, and how far it is, is believed of a parent, and of whom the overlay may have as the root. The
+numbers that a publication has on its way to the root are its source's (`pubsub.numbering`). What a child says that it has decides
+what it is sent, and nothing else.
+Bounds: those of its parts; TOPICS, of which no peer has more opened than are left; WAITING messages of one behind one that is not
+judged; `held_bytes` of what waits for the root, beyond which a message is refused; timers: two.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from peer.errors import UsageError
 from peer.machine import MS, SECOND, Env, Link, Message, MessageId, Peer, Timer, upon
 from peer.trace import DUPLICATE, REJECT
 from pubsub.message import Interest, Publication, weight
+from pubsub.numbering import MISNUMBERED, bind, is_bound
 from pubsub.router import App, Router
 from pubsub.scribe.channels import BURST, OUTLETS, Inlets, Outlet
 from pubsub.scribe.config import BROKERS, BY_TOPIC, DEFAULTS, BrokerConfig, ScribeConfig
@@ -53,6 +56,7 @@ from pubsub.scribe.messages import (
 from pubsub.scribe.routes import ByBroker, ByKey, ByPlace, Routes
 from pubsub.scribe.tree import CHILDREN, TOPICS, Child, Handed, Item, Kept, Tree
 from pubsub.seen import Seen
+from pubsub.shares import Shares
 
 LOOK = SECOND  # between two looks for what did not come
 SETTLED = 50 * MS  # a guess: so long after a change parents are asked for again, many changes at once
@@ -80,7 +84,8 @@ class Srpt(Router):
         self.kept = Kept(config.keep, config.held_bytes)
         self.seen = Seen()
         self.refusals = Seen()
-        self.unjudged: dict[MessageId, tuple[Tree, Item]] = {}
+        self.unjudged: dict[MessageId, list[tuple[Tree, Item]]] = {}  # the turns that wait for one verdict
+        self.opened = Shares()  # trees, by who had this node begin them
         self.roots: dict[str, Peer] = {}  # who has answered as one
         self.holds: dict[Peer, int] = {}  # links, each for so many trees
         self.links: dict[Peer, int] = {}  # the incarnation of each that is up
@@ -128,12 +133,18 @@ class Srpt(Router):
         tree.in_force = False
         self._prune(tree)
 
-    def _tree(self, topic: str) -> Tree:
+    def _tree(self, topic: str, opener: Peer | None = None) -> Tree:
+        """With a new one in the name of the peer that needs it, or for this node itself."""
         tree = self.trees.get(topic)
         if tree is None:
-            tree = self.trees[topic] = Tree(topic, self.env.now())
+            tree = self.trees[topic] = Tree(topic, self.env.now(), opener)
+            if opener is not None:
+                self.opened.take(opener)
             self._look_later()
         return tree
+
+    def _may_open(self, topic: str, opener: Peer) -> bool:
+        return topic in self.trees or self.opened.admit(opener, TOPICS - len(self.trees))
 
     def _enter_into_force(self, tree: Tree) -> None:
         if tree.attached and not tree.in_force and tree.topic in self.interests:
@@ -147,6 +158,8 @@ class Srpt(Router):
         if tree.is_root and self.env.now() - max(tree.since, tree.beat) < EXPIRY * self.config.refresh_every:
             return
         del self.trees[tree.topic]
+        if tree.opener is not None:
+            self.opened.give_back(tree.opener)
         self._let_go(tree)
         self.kept.forget(tree.topic)
 
@@ -219,7 +232,8 @@ class Srpt(Router):
         """JOIN; it also says what this node lacks."""
         assert tree.parent is not None
         tree.asked = tree.refreshed = self.env.now()
-        self.env.send(tree.parent, Join(tree.topic, tree.reign, tree.last))
+        reign, last = (tree.reign, tree.last) if tree.reign is not None else tree.wanted
+        self.env.send(tree.parent, Join(tree.topic, reign, last))
 
     def _ask_again(self, tree: Tree) -> None:
         if tree.parent is not None and self.env.now() - tree.asked >= self.config.patience:
@@ -230,10 +244,13 @@ class Srpt(Router):
         tree = self._of_parent(sender, m)
         if tree is None:
             return
+        anew = m.reign != tree.reign
+        if anew and tree.queue:  # first what is not judged yet goes to those below, who take none of a reign that is over
+            tree.attached = False
+            return
         before, tree.attached = tree.attached, True
         if not before:
             tree.heard = self.env.now()
-        anew = m.reign != tree.reign
         if anew:
             tree.advance_children()
             tree.begin(m.reign, m.number)
@@ -272,9 +289,9 @@ class Srpt(Router):
         check(self.env.me, m)
         tree = self.trees.get(m.topic)
         child = tree.children.get(sender) if tree is not None else None
-        if child is None and (self.children >= CHILDREN or (tree is None and len(self.trees) >= TOPICS)):
+        if child is None and (self.children >= CHILDREN or not self._may_open(m.topic, sender)):
             return  # it will ask again
-        tree = tree or self._tree(m.topic)
+        tree = tree or self._tree(m.topic, sender)
         if child is None:
             child = tree.children[sender] = Child()
             self.children += 1
@@ -282,7 +299,7 @@ class Srpt(Router):
         child.until = self.env.now() + EXPIRY * self.config.refresh_every
         child.reign, child.number, child.waits = m.reign, m.number, True
         if tree.reign is None and m.reign is not None:
-            tree.begin(m.reign, m.number)  # what the child lacks, this node lacks for it
+            tree.wanted = m.reign, m.number  # what the child lacks, this node asks for
         if tree.parent is None and not tree.is_root:
             self._route(tree)
         if tree.attached and child.waits:
@@ -314,13 +331,13 @@ class Srpt(Router):
         if child.reign is not None:
             since = child.number if child.reign == tree.reign else 0
             rest = self.kept.of(tree.topic, tree.reign, since)
-            base = max(since, rest[0].number - 1 if rest else base) if since <= tree.passed else since
+            base = rest[0].number - 1 if rest else base
             if child.reign != tree.reign:
                 self._hand(peer, self.kept.of(tree.topic, child.reign, child.number))
         if waited and 0 <= child.served > now - self.config.patience // 2:
             rest = []  # it asks again and again
         child.served = now
-        child.reign, child.number = tree.reign, max(base, tree.passed)
+        child.reign, child.number = tree.reign, tree.passed
         self.env.send(peer, Attached(tree.topic, tree.reign, base))
         self._hand(peer, rest)
 
@@ -359,18 +376,20 @@ class Srpt(Router):
     def _pump(self, topic: str, outlet: Outlet) -> None:
         if self.overlay.can_route:
             for m in outlet.due(self.env.epoch, self.env.info(self.env.me)):
-                self._to_root(m)
+                outlet.asked = self._to_root(bind(self.signing, m))
 
-    def _to_root(self, m: Publish) -> None:
-        """Directly, where the root is known and this is its publisher; else one step nearer to it."""
+    def _to_root(self, m: Publish) -> Peer | None:
+        """Directly, where the root is known and this is its publisher; else one step nearer to it. To whom, if not to itself."""
         parent = self.routes.parent(m.topic)
         if parent is None:
             self._take(self.env.me, m)
-            return
+            return None
         root = self.routes.root(m.topic)
         if root is None and m.hops == 1:
             root = self.roots.get(m.topic)
-        self.env.send(root if root is not None and root != self.env.me else parent, m)
+        to = root if root is not None and root != self.env.me else parent
+        self.env.send(to, m)
+        return to
 
     @upon(Publish)
     def published(self, sender: Peer, m: Publish) -> None:
@@ -384,17 +403,20 @@ class Srpt(Router):
 
     def _is_genuine(self, sender: Peer, m: Publish | Bequest) -> bool:
         """Asked before anything is noted of its source: else whoever invents a message would have its turn."""
-        problem = self._problem(m.publication())
+        if isinstance(m, Publish) and self.signing is not None and not is_bound(m):
+            problem: str | None = MISNUMBERED
+        else:
+            problem = self._problem(m.publication())
         if problem is not None:
             self.trace(REJECT, m.topic, m.id, sender, m.hops, problem)
         return problem is None
 
     def _take(self, sender: Peer, m: Publish) -> None:
         """This node is the root."""
-        if m.topic not in self.trees and len(self.trees) >= TOPICS:
+        if not self._may_open(m.topic, m.id.source):
             self._answer(m.id.source, m.topic, m.life, m.number + 1)  # nobody who subscribes is known
             return
-        tree = self._throne(m.topic)
+        tree = self._throne(m.topic, m.id.source)
         if tree is None:
             return  # its source will send it again
         inlet = self.inlets.find(m)
@@ -421,17 +443,16 @@ class Srpt(Router):
         if parent is not None:
             self.env.send(parent, m.onward())
             return
-        tree = self._throne(m.topic) if self._is_genuine(sender, m) else None
+        may = self._may_open(m.topic, sender) and self._is_genuine(sender, m)
+        tree = self._throne(m.topic, sender) if may else None
         if tree is not None and self.inlets.bequeathed(m.id, m.topic):
             item = Item(m.publication(), m.hops)
             tree.queue.append(item)
             self._judge(tree, item, sender)
 
-    def _throne(self, topic: str) -> Tree | None:
+    def _throne(self, topic: str, opener: Peer) -> Tree | None:
         """The tree of a topic whose root this node is, where there is room in it."""
-        tree = self._tree(topic) if topic in self.trees or len(self.trees) < TOPICS else None
-        if tree is None:
-            return None
+        tree = self._tree(topic, opener if opener != self.env.me else None)
         self._route(tree)
         return tree if tree.is_root and len(tree.queue) < WAITING else None
 
@@ -444,7 +465,9 @@ class Srpt(Router):
     @upon(Taken)
     def taken(self, sender: Peer, m: Taken) -> None:
         check(self.env.me, m)
-        if m.topic in self.outlets and m.me.peer == sender:
+        outlet = self.outlets.get(m.topic)
+        asked = outlet.asked if outlet is not None else None
+        if asked is not None and m.me.peer == sender and self.routes.may_answer(m.topic, sender, asked):
             learn(self.env, m.me)
             if len(self.roots) >= ROOTS:
                 self.roots.clear()
@@ -462,7 +485,7 @@ class Srpt(Router):
         root = self.roots.pop(topic, None) or self.routes.root(topic)
         if root is None or not self.env.backlog(root):
             for m in outlet.again(self.env.epoch, self.env.info(self.env.me)):
-                self._to_root(m)
+                outlet.asked = self._to_root(bind(self.signing, m))
 
     # Down the tree.
 
@@ -502,31 +525,38 @@ class Srpt(Router):
         self._hand_on(tree)
 
     def _judge(self, tree: Tree, item: Item, sender: Peer) -> None:
-        """Messages that were seen before are handed on and not delivered: this node's own, and those of a reign before."""
+        """Messages that were seen before are handed on and not delivered: this node's own, and those of a reign before.
+
+        One that is not judged yet has a turn for each copy that comes in a tree, and all wait for the one verdict.
+        """
         publication = item.publication
-        if sender == self.env.me or not self.seen.note(publication.id, self.env.now()):
-            if self.tracing and sender != self.env.me:
-                self.trace(DUPLICATE, publication.topic, publication.id, sender, item.hops)
-            item.accepted = publication.id not in self.unjudged and not self.refusals.has(publication.id)
-            self._hand_on(tree)
-        else:
+        if sender != self.env.me and self.seen.note(publication.id, self.env.now()):
             item.deliver = True
-            self.unjudged[publication.id] = (tree, item)
+            self.unjudged[publication.id] = [(tree, item)]
             self._received(sender, publication, item.hops)
+            return
+        if self.tracing and sender != self.env.me:
+            self.trace(DUPLICATE, publication.topic, publication.id, sender, item.hops)
+        if publication.id in self.unjudged:
+            self.unjudged[publication.id].append((tree, item))
+        else:
+            item.accepted = not self.refusals.has(publication.id)
+            self._hand_on(tree)
 
     def _accepted(self, sender: Peer, publication: Publication, hops: int | None) -> None:
-        tree, item = self.unjudged.pop(publication.id, (None, None))
-        if tree is not None and item is not None:
-            item.accepted = True
-            self._hand_on(tree)
-        elif publication.topic in self.interests:
+        turns = self.unjudged.pop(publication.id, [])
+        self._settle_turns(turns, True)
+        if not any(item.deliver for _, item in turns) and publication.topic in self.interests:
             self._deliver(publication, hops)
 
     def _refused(self, publication: Publication) -> None:
         self.refusals.note(publication.id, self.env.now())
-        tree, item = self.unjudged.pop(publication.id, (None, None))
-        if tree is not None and item is not None:
-            item.accepted = False
+        self._settle_turns(self.unjudged.pop(publication.id, []), False)
+
+    def _settle_turns(self, turns: list[tuple[Tree, Item]], accepted: bool) -> None:
+        for _, item in turns:
+            item.accepted = accepted
+        for tree, _ in turns:
             self._hand_on(tree)
 
     def _forged(self, publication: Publication) -> None:
@@ -538,6 +568,7 @@ class Srpt(Router):
         if publication.topic not in self.interests:
             return
         if self.seen.note(publication.id, self.env.now()):
+            self.unjudged[publication.id] = []
             self._received(sender, publication)
         elif self.tracing:
             self.trace(DUPLICATE, publication.topic, publication.id, sender)
@@ -546,7 +577,7 @@ class Srpt(Router):
         """In their order, up to the first that is not judged."""
         while tree.queue and tree.queue[0].accepted is not None:
             item = tree.queue.popleft()
-            if item.reign is None:
+            if tree.is_root:
                 self._number(tree, item)
             if item.reign is not None:
                 self._pass(tree, item)
@@ -554,9 +585,8 @@ class Srpt(Router):
                 self._deliver(item.publication, item.hops)
 
     def _number(self, tree: Tree, item: Item) -> None:
-        """At the root. If this node is none any more, its source will hear nothing, and send it to the one there is."""
-        if not tree.is_root:
-            return
+        """At the root, what waited when it became one too. If it is none any more, the source sends it to the one there is."""
+        item.reign = None
         if item.accepted:
             item.reign, item.number = tree.reign, tree.passed + 1
             tree.last = item.number

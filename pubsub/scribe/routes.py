@@ -31,6 +31,9 @@ class Routes(Protocol):
     def root(self, topic: str) -> Peer | None:
         """None: it is not known, and what is for it goes by parents."""
 
+    def may_answer(self, topic: str, peer: Peer, asked: Peer) -> bool:
+        """Whether a peer may be the root to whom a message has come that was sent to the one asked."""
+
     def rank(self, child: Peer) -> Rank:
         """Children are served in this order."""
 
@@ -44,6 +47,10 @@ class ByKey:
 
     def root(self, topic: str) -> Peer | None:
         return None
+
+    def may_answer(self, topic: str, peer: Peer, asked: Peer) -> bool:
+        """Each step is nearer to the key."""
+        return peer == asked or self._overlay.nearer(topic.encode(), peer, asked)
 
     def rank(self, child: Peer) -> Rank:
         return 0, 0
@@ -63,6 +70,9 @@ class ByPlace:
 
     def root(self, topic: str) -> Peer | None:
         return self._way(topic)[1]
+
+    def may_answer(self, topic: str, peer: Peer, asked: Peer) -> bool:
+        return peer in (asked, self.root(topic))
 
     def _way(self, topic: str) -> Way:
         """Parents are asked for again and again, and hardly ever change."""

@@ -55,18 +55,20 @@ class Tree:
     """`parent` is None at the root, and where no way is known yet, when `is_root` is false."""
 
     __slots__ = (
-        "asked", "attached", "beat", "bequest", "children", "heard", "in_force", "is_root", "last", "order", "parent", "passed",
-        "queue", "refreshed", "reign", "root", "since", "topic",
+        "asked", "attached", "beat", "bequest", "children", "heard", "in_force", "is_root", "last", "opener", "order", "parent",
+        "passed", "queue", "refreshed", "reign", "root", "since", "topic", "wanted",
     )  # fmt: skip
 
-    def __init__(self, topic: str, now: int) -> None:
+    def __init__(self, topic: str, now: int, opener: Peer | None = None) -> None:
         self.topic = topic
+        self.opener = opener  # who had this node begin it, if not its own interest
         self.parent: Peer | None = None
         self.root: Peer | None = None  # to whom a link is held too
         self.is_root = False
         self.attached = False
         self.in_force = False
         self.reign: MessageId | None = None
+        self.wanted: tuple[MessageId | None, int] = (None, 0)  # where a child says that it stands, while nothing is known here
         self.last = 0
         self.passed = 0
         self.children: dict[Peer, Child] = {}

@@ -54,6 +54,10 @@ class Kept:
     def __contains__(self, key: MessageId) -> bool:
         return key in self._oldest
 
+    def get(self, key: MessageId) -> Pub | None:
+        entry = self._oldest.get(key)
+        return entry.message if entry is not None else None
+
     def add(self, message: Pub, now: int) -> None:
         self._expire(now)
         if message.id in self._oldest:

@@ -26,6 +26,7 @@ from peer.errors import PeerError, UsageError
 from peer.machine import SECOND, Env, MessageId, Peer, Reply, Timer, answers, upon
 from peer.trace import DUPLICATE, PUBLISH, REJECT
 from pubsub.message import Interest, Publication, weight
+from pubsub.numbering import bind
 from pubsub.router import App
 from pubsub.vcube_pb.broadcast import ReliableBroadcasts
 from pubsub.vcube_pb.config import DEFAULTS, VCubePBConfig
@@ -126,13 +127,14 @@ class VCubePB(Trees):
         super()._spread(publication)
 
     def _pump(self, topic: str) -> None:
-        """There may be no channel: one that nothing is sent in goes for another, even while its topic's change is on its way."""
-        if topic in self.informed and topic in self.channels:
+        """A channel may go while its topic's change is on its way."""
+        if topic in self.informed:
             super()._pump(topic)
 
     def _launch(self, message: Pub) -> None:
         now, channel = self.env.now(), self.channels[message.topic]
         message = msgspec.structs.replace(message, elder=now - channel.last if channel.last is not None else None)
+        message = bind(self.signing, message)
         channel.last = now
         self.recovery.kept.add(message, self.env.now())
         self.broadcasts.publish(message)
@@ -206,15 +208,13 @@ class VCubePB(Trees):
 
     # Algorithm 5.2.
 
-    @upon(Pub)
-    def pub(self, sender: Peer, m: Pub) -> None:
-        m.check(self.env.me)
+    def _copy(self, sender: Peer, m: Pub) -> None:
         if not self._can_hand_on(m.topic):
             self._decline(sender, m.id)
             return
         if m.id in self.broadcasts.known and m.id not in self.arrivals and m.id.source != self.env.me:
             self._again(m)
-        super().pub(sender, m)
+        super()._copy(sender, m)
 
     def _decline(self, sender: Peer, key: MessageId) -> None:
         self.env.send(sender, Decline(key, Standing(self.env.me, False, self.env.epoch, 0)))
@@ -224,10 +224,12 @@ class VCubePB(Trees):
 
     def _again(self, m: Pub) -> None:
         """A copy may be the first with a number, where an order brought the message."""
-        if m.id not in self.recovery.kept and self._problem(m.publication()) is not None:
-            return
-        self.recovery.kept.add(m.onward(), self.env.now())
-        self._hand_up(self._arrived(m, None))
+        known = self.recovery.kept.get(m.id)
+        if known is None:
+            if self._problem(m.publication()) is not None:
+                return
+            self.recovery.kept.add(m.onward(), self.env.now())
+        self._hand_up(self._arrived(known or m, None))
 
     def _follows(self, m: Pub) -> bool:
         return stream_of(m) in self.recovery.streams.streams

@@ -17,10 +17,12 @@ from overlays.claims import check_peer
 from overlays.vcube.cube import DIMENSION, PLACES
 from overlays.vcube.messages import Member
 from peer.errors import PeerError
-from peer.machine import Lane, Message, MessageId, Peer
+from peer.machine import Message, MessageId, Peer
 from pubsub.claims import NUMBER, Number, Topic, check_id, check_order
-from pubsub.message import Attributes, OrderHeader, Publication
+from pubsub.message import Publication
+from pubsub.numbering import Numbered
 from pubsub.router import TOPIC
+from pubsub.spread import parts
 
 TOPICS = 256  # in one message
 HOPS = 1 << 15
@@ -43,21 +45,14 @@ class Standing(msgspec.Struct, frozen=True, array_like=True, gc=False):
 Standings = Annotated[tuple[Standing, ...], Meta(max_length=PLACES)]
 
 
-class Pub(Message, frozen=True, tag=1):
-    """A publication, spread out. `number` counts those of its source and topic; all below `base` are acknowledged.
+class Pub(Numbered, frozen=True, tag=1):
+    """A publication. `number` counts those of its source and topic; all below `base` are acknowledged.
 
     `elder` is how many microseconds before it the source sent the one before it there; None for the first, and in VCube-PS.
     """
 
-    lane: ClassVar[Lane] = Lane.PAYLOAD
+    counted: ClassVar[tuple[str, ...]] = ("number", "base", "elder")
 
-    id: MessageId
-    topic: Topic
-    data: bytes
-    order: OrderHeader | None
-    attributes: Attributes
-    signature: bytes
-    key: bytes
     number: Number
     base: Number
     hops: Annotated[int, Meta(ge=0, le=HOPS)]
@@ -66,10 +61,7 @@ class Pub(Message, frozen=True, tag=1):
 
     @classmethod
     def of(cls, p: Publication, number: int, base: int) -> Pub:
-        return cls(p.id, p.topic, p.data, p.order, p.attributes, p.signature, p.key, number, base, 1, 0)
-
-    def publication(self) -> Publication:
-        return Publication(self.id, self.topic, self.data, self.order, self.attributes, self.signature, self.key)
+        return cls(*parts(p), number, base, 1, 0)
 
     def to(self, height: int) -> Pub:
         return msgspec.structs.replace(self, height=height)

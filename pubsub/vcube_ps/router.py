@@ -61,8 +61,9 @@ class VCubePS(Trees):
         super()._leave(interest)
 
     def _finished(self, topic: str, key: MessageId) -> None:
+        channel = self.channels[topic]  # which may go when the application hears of it
         super()._finished(topic, key)
-        floor = self.channels[topic].floor
+        floor = channel.floor
         due = [each for each in self.floors if each[0] == topic and each[1] <= floor]
         if due:
             self.floors = [each for each in self.floors if each not in due]

@@ -5,7 +5,8 @@ nodes, UNS and PUB to the topic's subscribers; ACKs come back when all below hav
 subscriber holds links to its children, so that a message meets no dial.
 
 Below it needs the overlay `vcube`; with its oracle, subscriptions are known at once, or those before `oracle_until` are. It knows
-no filters. What members say of others' subscriptions is believed, and so are the numbers of what they hand on.
+no filters. What members say of others' subscriptions is believed; the numbers of what they hand on are its source's
+(`pubsub.numbering`).
 Bounds: those of `broadcast` and `views`; CHANNELS; `held_bytes` of messages that wait for the gate, beyond which one is refused.
 """
 
@@ -26,6 +27,7 @@ from peer.machine import Env, Message, MessageId, Peer, PeerInfo, Timer, upon
 from peer.trace import DUPLICATE, REJECT
 from pubsub.claims import NUMBER
 from pubsub.message import Interest, Publication, weight
+from pubsub.numbering import MISNUMBERED, bind, is_bound
 from pubsub.router import TOPIC, App, Router
 from pubsub.vcube_ps.broadcast import Broadcasts
 from pubsub.vcube_ps.config import DEFAULTS, VCubePSConfig
@@ -56,13 +58,14 @@ LATE = "later ones were delivered"
 class Channel:
     """What this node sends to a topic: `br_queue` of the paper, and what is on its way."""
 
-    __slots__ = ("alone", "bytes", "flights", "last", "next", "queue")
+    __slots__ = ("alone", "bytes", "flights", "last", "next", "pumping", "queue")
 
     def __init__(self, number: int) -> None:
         self.queue: deque[Publication | Change] = deque()
         self.bytes = 0
         self.flights: dict[MessageId, int] = {}
         self.alone = False  # a SUB or UNS is on its way
+        self.pumping = False
         self.next = number
         self.last: int | None = None  # when a message was last sent
 
@@ -99,7 +102,6 @@ class Trees(Router):
         self.channels: dict[str, Channel] = {}
         self.arrivals: dict[MessageId, Arrival] = {}
         self.held: dict[Peer, None] = {}  # links to children
-        self.pumping = False
         self.has_been_placed = False
         self.settling: Timer | None = None
         overlay.crowd.append(self)
@@ -180,18 +182,21 @@ class Trees(Router):
         return channel
 
     def _pump(self, topic: str) -> None:
-        """Send what the gate lets through. What ends at once, for want of children, does not come in here again."""
-        channel = self.channels[topic]
-        if self.pumping or not self.cube.ready:
+        """Send what the gate lets through. What ends at once, for want of children, does not come in here again.
+
+        There may be no channel: one that nothing is sent in goes for another.
+        """
+        channel = self.channels.get(topic)
+        if channel is None or channel.pumping or not self.cube.ready:
             return
-        self.pumping = True
+        channel.pumping = True
         while channel.queue and not channel.alone:
             head = channel.queue[0]
             if len(channel.flights) >= (1 if isinstance(head, Change) else self.config.window):
                 break
             channel.queue.popleft()
             self._start(channel, head)
-        self.pumping = False
+        channel.pumping = False
 
     def _start(self, channel: Channel, head: Publication | Change) -> None:
         number = channel.next
@@ -210,7 +215,7 @@ class Trees(Router):
             self.broadcasts.begin(head, {}, DIMENSION, True)
 
     def _launch(self, message: Pub) -> None:
-        self.broadcasts.begin(message, {}, DIMENSION, True)
+        self.broadcasts.begin(bind(self.signing, message), {}, DIMENSION, True)
 
     def _finished(self, topic: str, key: MessageId) -> None:
         """All have it."""
@@ -229,6 +234,13 @@ class Trees(Router):
     @upon(Pub)
     def pub(self, sender: Peer, m: Pub) -> None:
         m.check(self.env.me)
+        if self.signing is not None and not is_bound(m):
+            self.trace(REJECT, m.topic, m.id, sender, m.hops, MISNUMBERED)
+        else:
+            self._copy(sender, m)
+
+    def _copy(self, sender: Peer, m: Pub) -> None:
+        """What is signed is verified of the first copy, and of one that is handed on in its stead."""
         arrival = self.arrivals.get(m.id)
         if arrival is None and m.id not in self.broadcasts.known:
             self.broadcasts.note(m.id)

@@ -2,13 +2,15 @@
 
 The newest standing of a peer wins (UPDATE of the paper). Non-subscribers keep views too, since here they may publish; what they
 do not hear of an unsubscription, the one who left tells them by its first ACK.
-Bounds: STANDINGS in all; one more is not taken in. What is known of a peer goes when the overlay forgets it.
+Bounds: STANDINGS in all; one more is not taken in, nor of a peer that has as many as are left. What is known of a peer goes when
+the overlay forgets it.
 """
 
 from __future__ import annotations
 
 from overlays.vcube.machine import VCube
 from peer.machine import Peer
+from pubsub.shares import Shares
 from pubsub.vcube_ps.messages import Standing
 
 STANDINGS = 1 << 18
@@ -18,6 +20,7 @@ class Views:
     def __init__(self, overlay: VCube) -> None:
         self.topics: dict[str, dict[Peer, Standing]] = {}
         self.size = 0
+        self.shares = Shares()
         self._overlay = overlay
         self._sets: dict[str, tuple[int, int]] = {}  # the overlay's version, and the set of places
         self._told: dict[str, tuple[int, int]] = {}  # under an oracle: the places that were heard of since, and who subscribes
@@ -26,9 +29,10 @@ class Views:
         view = self.topics.get(topic)
         before = view.get(standing.peer) if view is not None else None
         if before is None:
-            if self.size >= STANDINGS:
+            if not self._admit(standing.peer):
                 return False
             self.size += 1
+            self.shares.take(standing.peer)
         elif not standing.newer(before):
             return False
         if view is None:
@@ -36,6 +40,11 @@ class Views:
         view[standing.peer] = standing
         self._renew(topic, standing)
         return True
+
+    def _admit(self, peer: Peer) -> bool:
+        """This node's own share is as large as its application wants."""
+        left = STANDINGS - self.size
+        return left > 0 if peer == self._overlay.env.me else self.shares.admit(peer, left)
 
     def of(self, topic: str, peer: Peer) -> Standing | None:
         view = self.topics.get(topic)
@@ -62,6 +71,7 @@ class Views:
             view = self.topics[topic]
             if view.pop(peer, None) is not None:
                 self.size -= 1
+                self.shares.give_back(peer)
                 self._sets.pop(topic, None)
             if not view:
                 del self.topics[topic]

@@ -160,7 +160,7 @@ def test_an_unknown_command_lists_the_known_ones(weft: Weft) -> None:
     status, _, err = weft("simulate")
     assert status == 2
     assert err.count("\n") == 1
-    assert "'sim', 'sweep', 'analyze', 'demo', 'reproduce', 'node', 'collect', 'ping', 'pub', 'sub', 'bench'" in err
+    assert "'sim', 'sweep', 'analyze', 'demo', 'reproduce', 'stacks', 'node', 'collect', 'ping', 'pub', 'sub', 'bench'" in err
 
 
 def test_the_version_is_one_line(weft: Weft) -> None:
@@ -300,6 +300,14 @@ def test_what_cannot_be_measured_is_said_before_spark_starts(weft: Weft, words: 
     status, out, err = weft(*words)
     assert (status, out) == (2, "")
     assert told in err and err.count("\n") == 1
+
+
+def test_stacks_lists_stacks_and_the_options_of_one(weft: Weft) -> None:
+    assert "vcube/vcube-ps" in weft("stacks")[1].split()
+    assert "router.window=16 " in weft("stacks", "vcube/vcube-ps")[1]
+    told = json.loads(weft("stacks", "static/flood", "--json")[1])["options"]
+    assert [each["option"] for each in told] == ["overlay.graph", "overlay.degree", "overlay.dial_after", "router.announce"]
+    assert "did you mean" in weft("stacks", "static/flod")[2]
 
 
 def test_reproduce_lists_its_figures(weft: Weft) -> None:

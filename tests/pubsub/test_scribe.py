@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Sequence
 from random import Random
 from typing import Any, Literal
 
 import pytest
-import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -27,105 +25,37 @@ from peer.errors import PeerError, UsageError
 from peer.fake import FakeEnv, FakeWire
 from peer.faults import AnyFault, Crash, Duplicate, Loss, MassCrash, Partition, Reorder, Restart
 from peer.latency import Uniform
-from peer.machine import SECOND, Link, Machine, Message, MessageId, Peer, PeerInfo
+from peer.machine import SECOND, Link, Machine, Message, MessageId, PeerInfo
 from peer.sim import Simulator
 from peer.trace import DUPLICATE, REJECT
 from pubsub import stacks
-from pubsub.api import PubSub, PubSubConfig
 from pubsub.claims import NUMBER
 from pubsub.message import Filter, Publication, Verdict
 from pubsub.router import Router
 from pubsub.scribe import router as scribe
 from pubsub.scribe.channels import SOURCES, WINDOW, Inlets, Outlet
-from pubsub.scribe.config import BrokerConfig, ScribeConfig
+from pubsub.scribe.config import BrokerConfig
 from pubsub.scribe.messages import HOPS, Attached, Beat, Bequest, Down, Got, Join, Leave, Publish, Skip, Taken
-from pubsub.scribe.router import FOUND, LOOK, SETTLED, Srpt, SrptB, SrptS
+from pubsub.scribe.router import FOUND, LOOK, SETTLED, SrptB, SrptS
 from pubsub.scribe.routes import ByBroker
 from pubsub.scribe.tree import Kept
 from tests.conftest import note_replay
 from tests.pubsub.apps import Inbox, Seal
+from tests.pubsub.scribe_desk import (
+    AT_0,
+    REIGN,
+    Desk,
+    Judge,
+    bequest,
+    delivered,
+    down,
+    kinds,
+    publish,
+    replace_config,
+)
 
 STACKS = ("vcube/srpt-s", "vcube/srpt-b", "kademlia/srpt-s")
 HERE = ("/ip4/127.0.0.1/tcp/0",)
-AT_0 = ScribeConfig(root=0)
-REIGN = MessageId(0, 1, 9)
-
-
-class Judge(Inbox):
-    """Holds every verdict back until the test speaks it."""
-
-    validates = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cases: list[Callable[[Verdict], None]] = []
-
-    def validate(self, sender: Peer, publication: Publication, answer: Callable[[Verdict], None]) -> None:
-        self.cases.append(answer)
-
-
-class Desk:
-    """One router at a place of a cube whose members know each other; the root of every topic is at place 0."""
-
-    def __init__(
-        self, me: int = 0, nodes: int = 8, config: ScribeConfig = AT_0, app: Inbox | None = None, kind: type[Srpt] = SrptS
-    ) -> None:
-        self.app = app or Inbox()
-        self.env = FakeEnv(me=me)
-        self.cube = VCube(FakeEnv(me=me), Founders(nodes))
-        self.router = kind(self.env, self.cube, self.app, config)  # type: ignore[call-arg]
-        self.cube.start()
-        self.router.start()
-
-    def attached(self, *children: int, number: int = 0) -> Desk:
-        """It has joined, has these children, and its parent has answered, if it has one."""
-        self.router.join("t")
-        parent = self.tree.parent
-        if parent is not None:
-            self.hears(parent, Attached("t", REIGN, number))
-        for child in children:
-            self.hears(child, Join("t", None, 0))
-        self.env.take()
-        self.env.take_traced()
-        return self
-
-    @property
-    def tree(self) -> Any:
-        return self.router.trees["t"]
-
-    def publish(self, data: bytes = b"data", topic: str = "t") -> Publication:
-        publication = self.router.compose(topic, data)
-        self.router.publish(publication)
-        return publication
-
-    def sent(self) -> list[tuple[Peer, Any]]:
-        return self.env.take()
-
-    def hears(self, sender: Peer, msg: Message) -> None:
-        receive(self.router, sender, msg)
-
-    def loses(self, *peers: int) -> None:
-        for peer in peers:
-            receive(self.cube, 1, News((Member(peer, PeerInfo(peer), 1),), 0))
-        self.env.advance(SETTLED)
-
-
-def down(number: int = 1, reign: MessageId = REIGN, source: Peer = 7, sequence: int | None = None, hops: int = 2) -> Down:
-    key = MessageId(source, 1, number if sequence is None else sequence)
-    return Down(key, "t", b"%d" % number, None, (), b"", b"", hops, number, reign)
-
-
-def publish(number: int = 1, base: int = 1, source: int = 5, life: int = 1, hops: int = 1) -> Publish:
-    key = MessageId(source, life, number)
-    return Publish(key, "t", b"%d" % number, None, (), b"", b"", hops, number, base, life, PeerInfo(source))
-
-
-def kinds(sent: Sequence[tuple[Peer, Message]]) -> list[tuple[Peer, type[Message]]]:
-    return [(peer, type(msg)) for peer, msg in sent]
-
-
-def delivered(desk: Desk) -> list[bytes]:
-    return [publication.data for publication in desk.app.delivered]
 
 
 # Joining.
@@ -319,10 +249,6 @@ def test_beyond_the_bytes_that_may_wait_a_message_is_refused() -> None:
         desk.publish(bytes(400))
     assert desk.router.refused == 3
     assert [row.kind for row in desk.env.take_traced() if row.reason] == [REJECT] * 3
-
-
-def replace_config(config: ScribeConfig, **more: Any) -> ScribeConfig:
-    return type(config)(**{**config.__dict__, **more})
 
 
 def test_a_window_of_messages_is_on_its_way_and_the_rest_waits() -> None:
@@ -593,10 +519,6 @@ def test_a_root_that_gives_way_bequeaths_the_last_of_its_reign_when_it_has_a_way
     assert [(peer, type(msg), msg.number) for peer, msg in desk.sent()] == [(0, Bequest, 1), (0, Bequest, 2)]
 
 
-def bequest(number: int = 1, source: int = 5) -> Bequest:
-    return Bequest(MessageId(source, 1, number), "t", b"%d" % number, None, (), b"", b"", 2, number)
-
-
 def test_a_forged_bequest_stands_in_no_other_s_way() -> None:
     desk = Desk(0).attached()
     desk.router.signing = Seal()  # type: ignore[assignment]
@@ -758,10 +680,10 @@ def test_children_and_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(scribe, "CHILDREN", 3)
     monkeypatch.setattr(scribe, "TOPICS", 2)
     desk = Desk(0)
-    for topic in "abc":
-        desk.hears(1, Join(topic, None, 0))
-        desk.hears(2, Join(topic, None, 0))
-    assert {topic: tree.order for topic, tree in desk.router.trees.items()} == {"a": (1, 2), "b": (1,)}
+    for topic, one, other in (("a", 1, 2), ("b", 2, 1), ("c", 3, 4)):
+        desk.hears(one, Join(topic, None, 0))
+        desk.hears(other, Join(topic, None, 0))
+    assert {topic: tree.order for topic, tree in desk.router.trees.items()} == {"a": (1, 2), "b": (2,)}
     desk.hears(5, replace(publish(), topic="c"))
     assert list(desk.router.trees) == ["a", "b"] and isinstance(desk.sent()[-1][1], Taken)
 
@@ -925,51 +847,3 @@ def test_while_the_root_is_the_same_all_comes_once_and_in_the_order_of_its_sourc
 def test_where_the_root_changes_an_order_above_has_it_all(stack: str, what: str) -> None:
     """But for what a root had answered for when it crashed; of two that do so one after the other more is lost."""
     assert judged(stack, OTHER_ROOT[what], "fifo") > (0.9 if what == "restart" else 0.97)
-
-
-# Live.
-
-
-@pytest.mark.parametrize("stack", STACKS)
-async def test_live_nodes_deliver_to_each_subscriber_once_and_in_order(stack: str) -> None:
-    with trio.fail_after(240):
-        async with (
-            PubSub.open(stack, listen=HERE) as first,
-            PubSub.open(stack, bootstrap=first.addresses, listen=HERE) as second,
-            PubSub.open(stack, bootstrap=first.addresses, listen=HERE) as third,
-            first.subscribe("t") as one,
-            second.subscribe("t") as two,
-            third.subscribe("t") as three,
-        ):
-            for turn in range(30):
-                for name, node in (("a", first), ("b", second), ("c", third)):
-                    await node.publish("t", f"{name}{turn}".encode())
-            for messages_of_one in (one, two, three):
-                heard = [(await anext(messages_of_one)).data.decode() for _ in range(90)]
-                assert {name: [text for text in heard if text[0] == name] for name in "abc"} == {
-                    name: [f"{name}{turn}" for turn in range(30)] for name in "abc"
-                }
-
-
-@pytest.mark.parametrize("stack", ["vcube/srpt-s", "vcube/srpt-b"])
-async def test_live_nodes_go_on_without_the_root_that_crashed(stack: str) -> None:
-    config = PubSubConfig(router={"root": 0})  # the first node has that place
-    with trio.fail_after(240):
-        async with AsyncExitStack() as opened:
-            nodes: list[PubSub] = []
-            inboxes = []
-            for _ in range(6):
-                bootstrap = nodes[-1].addresses if nodes else ()
-                nodes.append(
-                    await opened.enter_async_context(PubSub.open(stack, bootstrap=bootstrap, listen=HERE, config=config))
-                )
-                inboxes.append(await opened.enter_async_context(nodes[-1].subscribe("t")))
-            crashed = nodes[0]
-            crashed.driver.stopped = True
-            crashed.host.halt("crash")
-            said = [b"%02d" % turn for turn in range(40)]
-            for data in said:
-                await nodes[1].publish("t", data)
-            for node, inbox in zip(nodes, inboxes, strict=True):
-                if node is not crashed:
-                    assert [(await anext(inbox)).data for _ in said] == said

@@ -14,6 +14,7 @@ from peer.errors import UsageError
 from peer.fake import FakeEnv
 from pubsub import stacks
 from pubsub.flood import PROTOCOL, Flood
+from pubsub.options import describe
 
 
 def refusal(name: str, overlay: dict[str, Any] | None = None, router: dict[str, Any] | None = None) -> str:
@@ -151,3 +152,12 @@ def test_two_machines_of_one_stack_with_the_same_protocol_are_refused(monkeypatc
 def test_kademlia_takes_no_router_s_protocol_in_a_simulation_either(protocol: str) -> None:
     with pytest.raises(UsageError, match=r"overlay\.protocol"):
         stacks.check("kademlia/flood", {"protocol": protocol}, {}, 10)
+
+
+@pytest.mark.parametrize("name", stacks.names())
+def test_every_option_of_a_stack_is_told_with_its_default_and_meaning(name: str) -> None:
+    stack, told = stacks.find(name, {}, {}), describe(name)
+    overlay = {f"overlay.{key}": value for key, value in stack.overlay_options.items()}
+    router = {f"router.{key}": value for key, value in stack.router_options.items()}
+    assert {each.option: each.default for each in told} == overlay | router
+    assert [each.option for each in told if not each.meaning] == []
