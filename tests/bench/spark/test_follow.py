@@ -63,6 +63,15 @@ def test_the_table_of_a_window(spark: SparkSession, tmp_path: Path) -> None:
     assert found["bytes_per_s"] == pytest.approx(300 / 15) and found["messages_per_s"] == pytest.approx(3 / 15)
 
 
+def test_a_delivery_that_clocks_put_before_its_publish_counts_and_took_no_time(spark: SparkSession, tmp_path: Path) -> None:
+    members = [at(0, node, JOINED) for node in (0, 1, 2)]
+    rows = [at(10, 0, PUBLISH, 1), at(9.999, 1, DELIVER, 1), at(8, 2, DELIVER, 1)]
+    kept = reduced(frame(spark, traced(tmp_path / "run", *members, *rows)))
+    found = window_figures(kept, 20 * SECOND, View(window=15.0, slack=2.0))
+    assert (found["deliveries"], found["reliability"]) == (1, 0.5), "one is two seconds before it: no clock of ours"
+    assert found["latency_ms"] == {"p50": 0.0, "p99": 0.0}
+
+
 def test_what_is_kept_is_the_horizon_and_who_is_joined(spark: SparkSession, tmp_path: Path) -> None:
     old = [at(1, 1, JOINED), at(2, 1, JOINED), at(1, 2, JOINED), at(3, 2, LEAVE), at(1, 3, JOINED)]
     again = [at(4, 3, NODE_DOWN, topic=None), at(5, 3, JOINED), at(1, 4, JOINED, topic="b")]
