@@ -212,6 +212,7 @@ def _add_sweep(commands: Commands) -> None:
     parser.add_argument("--traces", type=Path, metavar="DIR", help="keep the trace of each run too, for weft analyze DIR")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write all measures of all runs there")
     parser.add_argument("--parquet", type=Path, metavar="FILE", help="the same as Parquet")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write an HTML page to look at")
     _add_spark(parser)
 
 
@@ -363,7 +364,7 @@ def sweep(args: argparse.Namespace) -> None:
     from bench.spark.session import check
 
     check(args.master, args.memory)
-    sweeps.prepare(args.csv, args.parquet)
+    sweeps.prepare(args.csv, args.parquet, args.report)
     with progress(args.quiet) as tell:
         pool = partial(_spark_tasks, args.master, args.memory)
         result = sweeps.sweep(plan, pool, Kept(args.keep), traces=args.traces, progress=tell)
@@ -371,6 +372,10 @@ def sweep(args: argparse.Namespace) -> None:
         sweeps.write_csv(args.csv, result["runs"])
     if args.parquet is not None:
         sweeps.write_parquet(args.parquet, result["runs"])
+    if args.report is not None:
+        from bench import report
+
+        report.write_sweep(result, args.report, title=f"Sweep {args.plan.stem}")
     print_json(result) if args.json else print_rows(sweeps.table(result))
     if result["failures"]:
         _print_failures(result["failures"])

@@ -236,7 +236,7 @@ class Element:
 
 
 class _Reader(HTMLParser):
-    VOID = frozenset({"meta", "input"})
+    VOID = frozenset({"meta", "input", "br"})
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
