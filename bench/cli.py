@@ -221,7 +221,8 @@ def _add_analyze(commands: Commands) -> None:
     what = "a trace, or a folder of traces; files of go-libp2p-pubsub's tracers are one run, and so is a folder of them"
     parser.add_argument("traces", nargs="+", type=Path, metavar="TRACE", help=what)
     parser.add_argument("--tables", action="store_true", help="print all tables below the figures")
-    parser.add_argument("--report", type=Path, metavar="FILE", help="write an HTML page to look at")
+    page = "write an HTML page to look at; with --follow, again with every table, and the page keeps itself up to date"
+    parser.add_argument("--report", type=Path, metavar="FILE", help=page)
     parser.add_argument("--parquet", type=Path, metavar="DIR", help="write all tables in full, into a new folder")
     parser.add_argument("--follow", action="store_true", help="keep the figures of the last minute on the screen, until Ctrl-C")
     parser.add_argument("--window", type=float, metavar="S", help="with --follow: how much of the trace they are of; default: 60")

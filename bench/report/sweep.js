@@ -99,14 +99,13 @@
   }
 
   function scale(low, high, share) {
-    let width = high - low || Math.abs(high) * 0.2 || 1;
-    if (share) width = Math.max(width, 0.01);
+    const width = share ? Math.max(high - low, 0.01) : high - low || Math.abs(high) * 0.2 || 1;
     const power = 10 ** Math.floor(Math.log10(width / TICKS));
     const step = power * [1, 2, 5, 10].find((factor) => width / (power * factor) <= TICKS);
     let bottom = Math.floor(low / step - 1e-9) * step;
     const top = share ? Math.min(1, Math.ceil(high / step + 1e-9) * step) : Math.ceil(high / step + 1e-9) * step;
     if (low >= 0 && bottom < 0) bottom = 0;
-    if (share && bottom > top - step) bottom = top - step;
+    if (share && bottom > top - 0.01) bottom = top - 0.01;
     return { bottom, top, step, at: (value) => HEIGHT * (1 - (Math.min(top, Math.max(bottom, value)) - bottom) / (top - bottom)) };
   }
 

@@ -61,13 +61,18 @@ def render_sweep(result: Mapping[str, Any], *, title: str) -> str:
 
 def read(result: Mapping[str, Any]) -> Grid:
     points = [point for point in result.get("points") or () if isinstance(point, Mapping)]
-    settings = [point.get("settings") if isinstance(point.get("settings"), Mapping) else {} for point in points]
-    names = list(dict.fromkeys(str(name) for each in settings for name in each or ()))
-    axes = [_axis(name, [(each or {}).get(name) for each in settings]) for name in names]
-    places = [[axis.values.index(_text((each or {}).get(axis.name))) for axis in axes] for each in settings]
+    settings = [_settings(point) for point in points]
+    names = list(dict.fromkeys(name for each in settings for name in each))
+    axes = [_axis(name, [each.get(name) for each in settings]) for name in names]
+    places = [[axis.values.index(_text(each.get(axis.name))) for axis in axes] for each in settings]
     found = [_point(point, place) for point, place in zip(points, places, strict=True)]
     known = list(dict.fromkeys(name for point in found for name in point.measures))
     return Grid(axes, found, [*(name for name in FIRST if name in known), *sorted(set(known) - set(FIRST))])
+
+
+def _settings(point: Mapping[str, Any]) -> dict[str, Any]:
+    settings = point.get("settings")
+    return {str(name): value for name, value in settings.items()} if isinstance(settings, Mapping) else {}
 
 
 def _axis(name: str, values: Sequence[object]) -> Axis:
@@ -97,10 +102,10 @@ def _header(title: str, result: Mapping[str, Any], grid: Grid, failures: Sequenc
     seeds = len(result.get("seeds") or ())
     runs = sum(point.runs for point in grid.points)
     tiles = {
-        "Points": (f"{len(grid.points):,}", "combinations of the grid"),
+        "Points": (f"{len(grid.points):,}", "of the grid"),
         "Seeds": (f"{seeds:,}", "of each point"),
-        "Runs": (f"{runs:,}", "that are summed up here"),
-        "Failures": (f"{len(failures):,}", "each with its replay below" if failures else "every run came to its end"),
+        "Runs": (f"{runs:,}", "summed up here"),
+        "Failures": (f"{len(failures):,}", "replays below" if failures else "all runs ended well"),
     }
     shown = "".join(f"<div><dt>{name}</dt><dd>{value}<small>{below}</small></dd></div>" for name, (value, below) in tiles.items())
     links = {"failures": "Failures", "charts": "Charts", "grid": "The grid"}
