@@ -19,8 +19,8 @@ HOSTILE = '</script><script>alert("1")</script>'
 def figures(n: int = 0) -> dict[str, Any]:
     return {
         **{"rows": 1_000 * n, "late_rows": 0, "quiet_s": 0.4, "age_s": 4.2, "messages": 60, "messages_per_s": 1.0, "judged": 50},
-        **{"reliability": 1 - n / 1_000, "reliability_min": 0.9, "deliveries": 600, "deliveries_per_s": 10.0 + n, "duplicates": 7},
-        **{"latency_ms": {"p50": 20.0, "p99": 43.5 + n}, "sent_per_s": 12.0, "bytes_per_s": 4_096.5},
+        **{"reliability": 1 - n / 1_000, "reliability_min": 0.9, "deliveries": 600, "deliveries_per_s": 10.0 + n},
+        **{"latency_ms": {"p50": 20.0, "p99": 43.5 + n}, "sent_per_s": 12.0, "bytes_per_s": 4_096.5, "duplicates": 7},
     }
 
 
