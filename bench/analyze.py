@@ -29,10 +29,13 @@ def analyze(traces: Sequence[Path], args: argparse.Namespace, progress: Report |
         report.check(args.report)
     short = sources_of(traces).size < LARGE
     with spark_session(args.master, memory=args.memory, short=short) as spark:
-        analysis = analysis_of(spark, traces, graph=not args.no_graph, parquet=args.parquet, progress=progress)
+        drawn = args.report is not None
+        analysis = analysis_of(
+            spark, traces, graph=not args.no_graph, pictures=drawn, parquet=args.parquet, progress=progress
+        )
     if args.report is not None:
         report.write(analysis, args.report, title=_title(analysis["runs"]))
-    return analysis
+    return {name: found for name, found in analysis.items() if name != "pictures"}
 
 
 def comparison(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -212,6 +212,7 @@ def _add_sweep(commands: Commands) -> None:
     parser.add_argument("--traces", type=Path, metavar="DIR", help="keep the trace of each run too, for weft analyze DIR")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write all measures of all runs there")
     parser.add_argument("--parquet", type=Path, metavar="FILE", help="the same as Parquet")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write an HTML page to look at")
     _add_spark(parser)
 
 
@@ -220,7 +221,8 @@ def _add_analyze(commands: Commands) -> None:
     what = "a trace, or a folder of traces; files of go-libp2p-pubsub's tracers are one run, and so is a folder of them"
     parser.add_argument("traces", nargs="+", type=Path, metavar="TRACE", help=what)
     parser.add_argument("--tables", action="store_true", help="print all tables below the figures")
-    parser.add_argument("--report", type=Path, metavar="FILE", help="write an HTML page to look at")
+    page = "write an HTML page to look at; with --follow, again with every table, and the page keeps itself up to date"
+    parser.add_argument("--report", type=Path, metavar="FILE", help=page)
     parser.add_argument("--parquet", type=Path, metavar="DIR", help="write all tables in full, into a new folder")
     parser.add_argument("--follow", action="store_true", help="keep the figures of the last minute on the screen, until Ctrl-C")
     parser.add_argument("--window", type=float, metavar="S", help="with --follow: how much of the trace they are of; default: 60")
@@ -368,7 +370,7 @@ def sweep(args: argparse.Namespace) -> None:
     from bench.spark.session import check
 
     check(args.master, args.memory)
-    sweeps.prepare(args.csv, args.parquet)
+    sweeps.prepare(args.csv, args.parquet, args.report)
     with progress(args.quiet) as tell:
         pool = partial(_spark_tasks, args.master, args.memory)
         result = sweeps.sweep(plan, pool, Kept(args.keep), traces=args.traces, progress=tell)
@@ -376,6 +378,10 @@ def sweep(args: argparse.Namespace) -> None:
         sweeps.write_csv(args.csv, result["runs"])
     if args.parquet is not None:
         sweeps.write_parquet(args.parquet, result["runs"])
+    if args.report is not None:
+        from bench import report
+
+        report.write_sweep(result, args.report, title=f"Sweep {args.plan.stem}")
     print_json(result) if args.json else print_rows(sweeps.table(result))
     if result["failures"]:
         _print_failures(result["failures"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -55,7 +56,7 @@ def demo(args: argparse.Namespace, progress: Report | None = None) -> dict[str, 
             run(runs[trace.name], trace=trace, counters=False)
         tell(SIMULATED, "starting Spark")
         with spark_session(args.master, memory=args.memory, short=True) as spark:
-            analysis = analyze(spark, traces, progress=lambda share, word: tell(SIMULATED + (1 - SIMULATED) * share, word))
+            analysis = analyze(spark, traces, pictures=True, progress=partial(_second_part, tell))
     title = f"Flood, Plumtree and VCube-PB among {NODES:,} nodes, in {len(WEATHER)} kinds of weather"
     report.write(analysis, args.report, title=title)
     rows = [_row(figures) for figures in analysis["runs"]]
@@ -74,6 +75,10 @@ def scenario(router: str, faults: tuple[AnyFault, ...]) -> Scenario:
         workload=Workload(messages=40, rate=5.0),
         faults=faults,
     )
+
+
+def _second_part(tell: Report, share: float, word: str) -> None:
+    tell(SIMULATED + (1 - SIMULATED) * share, word)
 
 
 def _row(figures: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,10 @@ place (`text.escape`), and the page forbids itself every script but its own.
     scale   from figures to places on an axis                draw           one chart as SVG
     cards   the boxes that charts stand in                   distributions  counts in bins: sums and histograms
     charts  which charts there are, from which tables        tables         what ran, the comparison, every table
-    html    the page                                         page.css, page.js
+    verdict who is worst, in words and bars                  html           the page; page.css, page.js
+    picture one message of a run, read once                  rings          where its nodes stand
+    spread  the message to be played; spread.js              mesh           the overlay at its publish
+    sweep   the page of a sweep; sweep.js                    live           the page of a live network; live.js
 """
 
 from __future__ import annotations
@@ -24,9 +27,10 @@ from typing import Any
 
 from bench.report.given import read
 from bench.report.html import page
+from bench.report.sweep import render_sweep
 from peer.errors import UsageError
 
-__all__ = ["check", "render", "write"]
+__all__ = ["check", "put", "render", "render_sweep", "write", "write_sweep"]
 
 
 def render(analysis: Mapping[str, Any], *, title: str) -> str:
@@ -36,9 +40,18 @@ def render(analysis: Mapping[str, Any], *, title: str) -> str:
 
 def write(analysis: Mapping[str, Any], path: Path, *, title: str) -> None:
     """Render to `path`; a report that is there already is replaced at once, or left as it was."""
-    content = render(analysis, title=title).encode()
+    put(path, render(analysis, title=title))
+
+
+def write_sweep(result: Mapping[str, Any], path: Path, *, title: str) -> None:
+    """The page of a sweep, in the same way."""
+    put(path, render_sweep(result, title=title))
+
+
+def put(path: Path, text: str) -> None:
+    """A page that is whole, or the one that was there before."""
     try:
-        _replace(path, content)
+        _replace(path, text.encode())
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else str(error).partition("\n")[0]
         raise UsageError(f"cannot write the report {path}: {why}; name a file in a folder that you can write to") from error

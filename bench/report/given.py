@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from bench.report.picture import Picture, pictures
+
 Point = tuple[float, float | None]
 
 LARGEST = 1e150  # the square of it is still finite
@@ -70,6 +72,7 @@ class Given(NamedTuple):
     runs: tuple[Run, ...]
     tables: Mapping[str, Table]
     warnings: tuple[str, ...]
+    pictures: tuple[Picture, ...] = ()
 
     def table(self, name: str) -> Table | None:
         """One that has rows."""
@@ -79,7 +82,8 @@ class Given(NamedTuple):
 
 def read(analysis: Mapping[str, Any]) -> Given:
     tables = {str(name): _table(str(name), table) for name, table in (analysis.get("tables") or {}).items()}
-    return Given(_runs(analysis.get("runs") or ()), tables, tuple(map(str, analysis.get("warnings") or ())))
+    warnings = tuple(map(str, analysis.get("warnings") or ()))
+    return Given(_runs(analysis.get("runs") or ()), tables, warnings, pictures(analysis.get("pictures")))
 
 
 def number(value: object) -> float | None:

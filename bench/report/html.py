@@ -1,21 +1,25 @@
-"""The page: head, what ran, the comparison, the charts, the tables, and what the figures mean.
+"""The page: head, the verdict, one message spreading, what ran, the comparison, the charts, the tables, what figures mean.
 
-One file: the style sheet and the script, which only sorts tables, stand in it. A policy in the head lets nothing be
-loaded, and no script run but that one, known by its hash. No date, no path, no machine: the same analysis and title give
-the same bytes.
+One file: the style sheet and the scripts stand in it, one that sorts tables and one that plays the message. A policy in the head
+lets nothing be loaded, and no script run but those, known by their hashes (`document`). No date, no path, no machine: the same
+analysis and title give the same bytes.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 
 from bench.report.charts import charts
 from bench.report.given import Given
+from bench.report.mesh import meshes
+from bench.report.spread import spreading
 from bench.report.tables import comparison, tables, what_ran
 from bench.report.text import DASH, decimals, escape, figure, percent, plain
+from bench.report.verdict import verdict
 
 WARNINGS = 50
 
@@ -37,21 +41,30 @@ DEFINITIONS = {
     "either side. It tells how far chance among these messages may have moved the mean, not what another seed would give.",
 }
 
-LINKS = {"runs": "What ran", "comparison": "Comparison", "charts": "Charts", "tables": "Tables", "definitions": "Definitions"}
+LINKS = {
+    **{"verdict": "Verdict", "message": "One message", "runs": "What ran", "comparison": "Comparison"},
+    **{"charts": "Charts", "tables": "Tables", "definitions": "Definitions"},
+}
 
 
 def page(given: Given, title: str) -> str:
-    script = _asset("page.js")
-    parts = [_header(given, title), _warnings(given), _ran(given), _compared(given), _drawn(given), _listed(given), _footer()]
-    return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n{_head(title, script)}</head>\n<body>\n'
-        f"{''.join(parts)}<script>{script}</script>\n</body>\n</html>\n"
-    )
+    sections = [_judged(given), _watched(given), _ran(given), _compared(given), _drawn(given), _listed(given)]
+    body = [_header(given, title), _warnings(given), *sections, _footer()]
+    return document(title, "".join(body), ["page.js", *(["spread.js"] if given.pictures else [])])
 
 
-def _head(title: str, script: str) -> str:
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+def document(title: str, body: str, scripts: Sequence[str]) -> str:
+    """A whole page with these scripts, and no other, at its end; `body` is trusted, the title is not."""
+    found = [_asset(name) for name in scripts]
+    ends = "".join(f"<script>{script}</script>\n" for script in found)
+    head = _head(title, found)
+    return f'<!DOCTYPE html>\n<html lang="en">\n<head>\n{head}</head>\n<body>\n{body}{ends}</body>\n</html>\n'
+
+
+def _head(title: str, scripts: Sequence[str]) -> str:
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src {allowed}"
     return (
         '<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="color-scheme" content="light dark">\n<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
@@ -60,7 +73,8 @@ def _head(title: str, script: str) -> str:
 
 
 def _header(given: Given, title: str) -> str:
-    nav = "".join(f'<a href="#{key}">{name}</a>' for key, name in LINKS.items())
+    left_out = {"verdict" if not verdict(given) else "", "message" if not given.pictures else ""}
+    nav = "".join(f'<a href="#{key}">{name}</a>' for key, name in LINKS.items() if key not in left_out)
     return f'<header><h1>{escape(title)}</h1>{_tiles(given)}<nav aria-label="On this page">{nav}</nav></header>\n<main>\n'
 
 
@@ -108,6 +122,27 @@ def _warnings(given: Given) -> str:
     more = f"<li>and {left:,} more</li>" if left > 0 else ""
     heading = '<h2 id="warnings">Warnings</h2>'
     return f'<section class="warnings" aria-labelledby="warnings">{heading}<ul>{items}{more}</ul></section>\n'
+
+
+def _judged(given: Given) -> str:
+    words = (
+        "Longer bars are worse. A whisker is a 95 % confidence interval over messages; where a stack has several runs it is "
+        "their range."
+    )
+    found = verdict(given)
+    return _section("verdict", words, found) if found else ""
+
+
+def _watched(given: Given) -> str:
+    if not given.pictures:
+        return ""
+    about = (
+        "Of each run the message whose last delivery took the median time, all on one clock from their publishes on. The "
+        "publisher stands in the middle, and a ring further out is a hop more. Arrow keys move the time."
+    )
+    places = "Who was whose neighbour. Nodes stand where they stand above; the numbers are hops."
+    moment = f'<h3 id="overlay-moment">The overlay at that publish</h3><p class="about">{places}</p>'
+    return _section("message", about, spreading(given) + moment + meshes(given))
 
 
 def _ran(given: Given) -> str:

@@ -57,14 +57,14 @@ def what_ran(given: Given) -> str:
     """A row a run, with the command that makes it again."""
     head = "".join(f'<th scope="col"{_side(name in NUMERIC)}>{name}</th>' for name in WHAT_RAN)
     body = "".join(f"<tr>{run_cell(given, run)}{_about(run)}</tr>" for run in given.runs)
-    return _box("What ran", f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>", len(given.runs))
+    return box("What ran", f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>", len(given.runs))
 
 
 def _about(run: Run) -> str:
     facts, window = run.facts, run.figure("window_s")
     cells = [_words(facts.get("stack")), _count(facts.get("nodes")), _identifier(facts.get("seed"))]
     cells += [_count(facts.get("messages")), _cell(DASH if window is None else f"{window:g}", window)]
-    return "".join([*cells, f"<td>{_status(facts.get('status'))}</td>", f"<td>{_command(facts.get('command'))}</td>"])
+    return "".join([*cells, f"<td>{_status(facts.get('status'))}</td>", f"<td>{command(facts.get('command'))}</td>"])
 
 
 def _status(status: object) -> str:
@@ -72,11 +72,11 @@ def _status(status: object) -> str:
     return f'<span class="status {kind}">{escape(status)}</span>' if status else DASH
 
 
-def _command(command: object) -> str:
+def command(line: object) -> str:
     """A flag is not broken at its hyphens where the line ends."""
-    if not command:
+    if not line:
         return DASH
-    words = [(escape(word), "-" in word and len(word) <= TOKEN) for word in str(command).split(" ")]
+    words = [(escape(word), "-" in word and len(word) <= TOKEN) for word in str(line).split(" ")]
     return f"<code>{' '.join(f'<span>{word}</span>' if whole else word for word, whole in words)}</code>"
 
 
@@ -88,7 +88,7 @@ def comparison(given: Given) -> str:
     for run in given.runs:
         cells = (_mean(run, column, digits) for column, digits in zip(FIGURES, places, strict=True))
         body.append(f"<tr>{run_cell(given, run)}{''.join(cells)}</tr>")
-    return _box("Comparison", f"<thead>{_comparison_head()}</thead><tbody>{''.join(body)}</tbody>", len(given.runs), "comparison")
+    return box("Comparison", f"<thead>{_comparison_head()}</thead><tbody>{''.join(body)}</tbody>", len(given.runs), "comparison")
 
 
 def _comparison_head() -> str:
@@ -144,7 +144,7 @@ def _rows(given: Given, table: Table) -> str:
     left = len(table.rows) - len(shown)
     rows = "1 more row is" if left == 1 else f"{left:,} more rows are"
     rest = f'<p class="rest">{rows} not shown; the Parquet has all.</p>' if left else ""
-    return _box(table.title, f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>", len(shown)) + rest
+    return box(table.title, f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>", len(shown)) + rest
 
 
 def _head(name: str, values: Sequence[Any]) -> str:
@@ -210,7 +210,7 @@ def _side(is_number: bool) -> str:
     return ' class="n"' if is_number else ""
 
 
-def _box(name: str, content: str, rows: int, kind: str = "") -> str:
+def box(name: str, content: str, rows: int, kind: str = "") -> str:
     """Can be reached and scrolled by keys, so it has a role and a name."""
     size = " tall" if rows > TALL else ""
     table = f'<table class="{kind}">{content}</table>' if kind else f"<table>{content}</table>"

@@ -8,8 +8,9 @@ that points stand under each other.
 from __future__ import annotations
 
 import html
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from unicodedata import east_asian_width
 
 DASH = "\u2013"
@@ -23,6 +24,20 @@ _SUFFIXES = {"ms": "ms", "s": "s"}
 def escape(text: object) -> str:
     """Safe between tags and inside quoted attributes. Controls, also those that turn the line around, become visible."""
     return html.escape(_STRANGE.sub("\ufffd", str(text)), quote=True)
+
+
+def data(value: object) -> str:
+    """As JSON that is safe inside a script element: nothing in it ends the element or begins another."""
+    text = json.dumps(_visible(value), separators=(",", ":"), allow_nan=False)  # in ASCII alone
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _visible(value: object) -> object:
+    if isinstance(value, str):
+        return _STRANGE.sub("\ufffd", value)
+    if isinstance(value, Mapping):
+        return {_STRANGE.sub("\ufffd", str(key)): _visible(item) for key, item in value.items()}
+    return [_visible(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def short(text: str, width: int) -> str:

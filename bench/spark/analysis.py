@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from bench.spark import latency, overlay
+from bench.spark import latency, overlay, picture
 from bench.spark import single_root as trees
 from bench.spark.figures import message_figures, run_figures, warnings
 from bench.spark.gather import Facts, figure_groups, gathered, groups
@@ -85,12 +85,14 @@ def analyze(
     directories: Sequence[Path],
     *,
     graph: bool = True,
+    pictures: bool = False,
     parquet: Path | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Runs, tables and warnings as one JSON-able object.
 
-    `graph` computes the overlay's quality too, which takes longest; `parquet` is a new folder for every table in full.
+    `graph` computes the overlay's quality too, which takes longest; `pictures` adds what `bench.spark.picture` takes of one
+    message of each run; `parquet` is a new folder for every table in full.
     """
     tell = progress or (lambda share, word: None)
     tell(0.0, "looking over the traces")
@@ -103,7 +105,7 @@ def analyze(
         wanted = [table for table in TABLES if graph or table.name != "overlay"]
         tables = {}
         for number, table in enumerate(wanted):
-            tell(0.3 + 0.7 * number / len(wanted), table.title.lower())
+            tell(0.3 + 0.6 * number / len(wanted), table.title.lower())
             frame = _without_lacking(table, known, table.make(known, shown))
             tables[table.name] = _shown(table, frame)
             if parquet is not None:
@@ -111,7 +113,9 @@ def analyze(
         if parquet is not None:
             _write_facts(known, parquet)
         said = [*warnings(known, shown)]
-    return {"runs": runs, "tables": tables, "warnings": said}
+        tell(0.9, "pictures")
+        drawn = {"pictures": picture.pictures(known)} if pictures else {}
+    return {"runs": runs, "tables": tables, "warnings": said, **drawn}
 
 
 def _without_lacking(table: Table, known: Facts, frame: DataFrame) -> DataFrame:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import copy
 import hashlib
+import html
+import json
 import math
 import os
 import re
@@ -20,11 +22,14 @@ from hypothesis import strategies as st
 
 from bench.report import check, render, write
 from bench.report.tables import ROWS
-from bench.report.text import DASH, decimals, escape, figure, heading, percent, short
+from bench.report.text import DASH, data, decimals, escape, figure, heading, percent, short
 from peer.errors import UsageError
-from tests.bench.test_report_samples import Element, hollow, nothing, read, sample
+from tests.bench.test_report_samples import Element, hollow, nothing, pictured, read, sample
 
-SAMPLES = {"five": sample(), "one": sample(1), "seven": sample(7), "forty": sample(40), "nothing": nothing(), "hollow": hollow()}
+SAMPLES = {
+    **{"five": sample(), "one": sample(1), "seven": sample(7), "forty": sample(40), "nothing": nothing(), "hollow": hollow()},
+    **{"pictured": pictured(), "pictures": pictured(6)},
+}
 HOSTILE = '</code></script><script>alert("1")</script><b onload=\'x\'>&amp;&lt; "quoted" \u4e2d\u6587 e\u0301 ' + "long" * 60
 TITLE = "A flood under loss"
 COMPARED = (
@@ -123,10 +128,13 @@ def test_no_address_stands_in_the_page(text: str) -> None:
     assert not re.search(r"https?://|url\(|@import|\bfetch\b|\bimport\b", text)
 
 
-def test_only_the_one_script_may_run(tree: Element) -> None:
+def test_only_its_own_scripts_may_run(tree: Element) -> None:
     (policy,) = [one["content"] for one in tree.all("meta") if one.attributes.get("http-equiv") == "Content-Security-Policy"]
-    digest = base64.b64encode(hashlib.sha256(tree.one("script").text.encode()).digest()).decode()
-    assert policy == f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    scripts = [one for one in tree.all("script") if "type" not in one.attributes]
+    digests = [base64.b64encode(hashlib.sha256(one.text.encode()).digest()).decode() for one in scripts]
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    assert policy == f"default-src 'none'; style-src 'unsafe-inline'; script-src {allowed}"
+    assert {one["type"] for one in tree.all("script") if one not in scripts} <= {"application/json"}
 
 
 def test_headings_come_in_order(tree: Element) -> None:
@@ -355,7 +363,9 @@ def test_an_analysis_may_lack_everything(analysis: dict[str, Any]) -> None:
 
 def poisoned(word: str) -> dict[str, Any]:
     """That word in each place that holds text."""
-    analysis = sample(3)
+    analysis = pictured(3)
+    for picture in analysis["pictures"]:
+        picture |= {"topic": word, "level": word, "lacks": [word]}
     analysis["runs"][0] |= dict.fromkeys(("name", "stack", "status", "command", "trace_hash", "path"), word)
     analysis["warnings"] = [word]
     for table in analysis["tables"].values():
@@ -400,7 +410,24 @@ def test_lines_of_a_command_stay_lines() -> None:
     assert cells(page(analysis), "runs")[0][-1].one("code").text == analysis["runs"][0]["command"]
 
 
+def test_hostile_text_stays_inside_the_data_of_the_picture() -> None:
+    text = page(poisoned(HOSTILE), HOSTILE).by_id("spread-data").text
+    assert not set("<>&") & set(text)
+    assert json.loads(text)[0]["topic"] == json.loads(text)[0]["label"] == HOSTILE
+
+
 # Text
+
+
+@given(st.text())
+def test_data_holds_no_markup_and_is_the_same_again(text: str) -> None:
+    found = data({text: [text, 1]})
+    assert not set("<>&\u2028\u2029") & set(found) and found.isascii()
+    assert json.loads(found) in ({text: [text, 1]}, {_shown(text): [_shown(text), 1]})
+
+
+def _shown(text: str) -> str:
+    return html.unescape(escape(text))
 
 
 @given(st.text())

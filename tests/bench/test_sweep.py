@@ -283,6 +283,13 @@ def test_the_command_prints_json_and_writes_files(weft: Weft, tmp_path: Path) ->
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["runs.csv", "runs.parquet"]
 
 
+def test_the_command_writes_a_page_of_the_sweep(weft: Weft, world: World, tmp_path: Path) -> None:
+    world.poison = lambda scenario: ValueError("bad luck") if (scenario.nodes, scenario.seed) == (20, 2) else None
+    status, _, _ = weft("s.toml", "--report", "new/sweep.html")
+    text = (tmp_path / "new" / "sweep.html").read_text(encoding="utf-8")
+    assert status == 1 and "<h1>Sweep s</h1>" in text and "bad luck" in text and "replay: <code>weft sim" in text
+
+
 def test_the_command_lists_points_and_runs_nothing(weft: Weft, world: World, tmp_path: Path) -> None:
     status, out, _ = weft("s.toml", "--list")
     assert status == 0 and "nodes=20" in out and "2 points x 2 seeds = 4 runs" in out

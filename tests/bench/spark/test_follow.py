@@ -135,7 +135,8 @@ def test_a_time_of_the_far_future_moves_nothing_and_late_rows_are_counted(spark:
     ("words", "complaint"),
     [
         (["--follow", "a", "b"], "follows one folder"),
-        (["--follow", "a", "--tables"], "no report, tables"),
+        (["--follow", "a", "--tables"], "no tables or Parquet"),
+        (["--follow", "a", "--report", "no/such/folder/r.html"], "cannot write the report"),
         (["--follow", "a", "--window", "0"], "1 to 3600"),
         (["a", "--window", "5"], "goes with --follow"),
         (["--follow", "a", "--master", "sc://there"], "a Spark of its own"),
@@ -149,7 +150,9 @@ def test_what_cannot_be_followed_is_one_line(words: list[str], complaint: str, c
 @pytest.mark.slow
 def test_an_interrupt_ends_the_command_cleanly(tmp_path: Path) -> None:
     traced(tmp_path / "run", at(1, 0, PUBLISH, 1))
-    command = [sys.executable, "-m", "bench", "analyze", "--follow", "--json", "--memory", "1g", str(tmp_path)]
+    report = tmp_path / "live.html"
+    command = [sys.executable, "-m", "bench", "analyze", "--follow", "--json", "--memory", "1g"]
+    command += ["--report", str(report), str(tmp_path)]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
         assert process.stdout is not None
@@ -158,3 +161,4 @@ def test_an_interrupt_ends_the_command_cleanly(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, complaints = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, complaints) == (0, "")
+    assert "Ended: this is the last page" in report.read_text(encoding="utf-8")
