@@ -359,7 +359,7 @@ def sweep(args: argparse.Namespace) -> None:
     if args.traces is not None and any(point.scenario.trace.level == "none" for point in plan.points):
         raise UsageError("--traces: nothing would be written, since trace.level is none; leave one of the two out")
     from bench import sweep as sweeps
-    from bench.papers.kept import Kept
+    from bench.kept import Kept
     from bench.spark.session import check
 
     check(args.master, args.memory)

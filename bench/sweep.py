@@ -3,7 +3,7 @@
 A run is one call of `simulated` in a worker of the pool: Spark's on the command line (`bench.spark.tasks`). Its measures are
 those of the in-process counters, whose definitions are Spark's (`tests/bench/spark/test_agreement.py` holds them together),
 so that no trace need be written. They come back to this process, which keeps each when it comes, in a file named by
-the hash of scenario and code (`bench.papers.kept`): an end at any moment loses the runs that were under way, and a
+the hash of scenario and code (`bench.kept`): an end at any moment loses the runs that were under way, and a
 sweep that is repeated, or has got more seeds, runs the rest alone. A run that fails costs no other and is not kept.
 
 It promises above: results that depend on the plan and the code, not on the number of workers or the order they finish in;
@@ -18,15 +18,14 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
 from contextlib import AbstractContextManager
-from math import sqrt
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any, TypeAlias
 
-from bench.papers.figure import student
-from bench.papers.kept import Kept, key_of
+from bench.kept import Kept, key_of
 from bench.scenario import Scenario, command, inline
 from bench.show import cell
+from bench.student import half_width
 from bench.sweep_plan import Plan, Point, Run
 from peer.errors import UsageError, WeftError, one_line
 
@@ -191,7 +190,7 @@ def _spread(values: Sequence[float]) -> dict[str, float | int | None]:
     if not values:
         return {}
     mean = fmean(values)
-    half = student(CONFIDENCE, len(values) - 1) * stdev(values) / sqrt(len(values)) if len(values) > 1 else None
+    half = half_width(values, CONFIDENCE)
     low, high = (None, None) if half is None else (mean - half, mean + half)
     return {"mean": mean, "low": low, "high": high, "runs": len(values)}
 

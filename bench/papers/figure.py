@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
@@ -23,17 +22,18 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
+from bench.kept import Kept, key_of
 from bench.papers import Listed, find
-from bench.papers.kept import Kept, key_of
 from bench.processes import processes
 from bench.scenario import Scenario, command
+from bench.student import half_width
 from peer.errors import UsageError, WeftError, one_line
 from peer.sim import stream
 
@@ -112,7 +112,7 @@ def measured(
     """The row of a mean over runs, with Student's interval around it."""
     if not values:
         raise ReproduceError(f"{name}: no run gave a value; ask for more with --runs")
-    half = _half_width(values) if len(values) > 1 else None
+    half = half_width(values, CONFIDENCE)
     ours = fmean(values)
     low, high = (None, None) if half is None else (ours - half, ours + half)
     return Row(name, paper, ours, low, high, tolerance, judged, program, costs)
@@ -389,31 +389,6 @@ def _blaming(scenario: Scenario, what: str) -> Iterator[None]:
         raise ReproduceError(f"{what}: {died}; replay: {command(scenario)}") from error
     except Exception as error:  # Spark, Arrow, the system and the simulator each have their own
         raise ReproduceError(f"{what}: {one_line(error)}; replay: {command(scenario)}") from error
-
-
-def _half_width(values: Sequence[float]) -> float:
-    return student(CONFIDENCE, len(values) - 1) * stdev(values) / math.sqrt(len(values))
-
-
-def student(confidence: float, freedom: int) -> float:
-    """The t that a variable of Student's law with so many degrees of freedom stays within, with that probability."""
-    low, high = 0.0, math.pi / 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, freedom) < confidence else (low, middle)
-    return math.sqrt(freedom) * math.tan(low)
-
-
-def _within(angle: float, freedom: int) -> float:
-    """P(|T| < t) for t = sqrt(freedom) tan(angle): Abramowitz and Stegun, 26.7.3 (odd) and 26.7.4 (even)."""
-    if freedom % 2:
-        total, term = 2 * angle / math.pi, 2 / math.pi * math.sin(angle) * math.cos(angle)
-    else:
-        total, term = 0.0, math.sin(angle)
-    for k in range(2 + freedom % 2, freedom + 1, 2):
-        total += term
-        term *= math.cos(angle) ** 2 * (k - 1) / k
-    return total
 
 
 def run_elsewhere(scenario: Scenario, trace: Path) -> None:

@@ -20,9 +20,10 @@ from msgspec.structs import replace
 
 from bench import papers
 from bench.papers import Listed, figure, find, flood_percolation, list_figures
-from bench.papers.figure import Figure, Lab, ReproduceError, Row, measured, number, reproduce, student
+from bench.papers.figure import Figure, Lab, ReproduceError, Row, measured, number, reproduce
 from bench.run import run
 from bench.scenario import Scenario, Workload, command
+from bench.student import student
 from overlays import graphs
 from peer.errors import UsageError, WeftError
 from peer.faults import MassCrash
@@ -436,7 +437,7 @@ def test_a_kept_run_of_other_code_is_made_again(
 ) -> None:
     table(a=made(mean_reliability))
     reproduce(["a"], spark=SPARK, runs=2, keep=tmp_path / "kept")
-    monkeypatch.setattr("bench.papers.kept._code", lambda: b"another")
+    monkeypatch.setattr("bench.kept._code", lambda: b"another")
     reproduce(["a"], spark=SPARK, runs=2, keep=tmp_path / "kept")
     assert len(world.runs) == 4
 

@@ -19,8 +19,8 @@ import pytest
 from pyarrow import parquet
 
 from bench import cli, sweep
-from bench.papers import kept as keeping
-from bench.papers.kept import Kept, key_of
+from bench import kept as keeping
+from bench.kept import Kept, key_of
 from bench.scenario import Scenario, command
 from bench.sweep_plan import Plan, plan_of
 
@@ -147,7 +147,7 @@ from pathlib import Path
 from threading import Event
 from types import ModuleType
 from bench import sweep, sweep_plan
-from bench.papers.kept import Kept
+from bench.kept import Kept
 
 def run(scenario):
     if scenario.seed == 3 and kept.wait(60):

@@ -130,8 +130,8 @@ def standalone(folder: Path, workers: int) -> Iterator[Cluster]:
     try:
         master = cluster.start("master", "spark-class", MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
         cluster.master = master.says(r"Starting Spark master at (\S+)")
-        words = ("--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "512m")
-        words += ("--work-dir", str(folder / "work"), cluster.master)
+        words = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "512m"]
+        words += ["--work-dir", str(folder / "work"), cluster.master]
         started = [cluster.start(f"worker {number}", "spark-class", WORKER, *words) for number in range(workers)]
         for worker in started:
             worker.says(r"Successfully registered with (master)")

@@ -17,7 +17,7 @@ import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from bench.papers.kept import Kept
+from bench.kept import Kept
 from bench.run import run
 from bench.scenario import Scenario, Workload, command
 from bench.spark.analysis import analyze

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from bench.papers.kept import Kept
+from bench.kept import Kept
 from bench.run import run
 from bench.scenario import command
 from bench.spark.tasks import SparkExecutor
