@@ -26,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -145,8 +146,13 @@ def _connected(builder: SparkSession.Builder, master: str) -> Iterator[SparkSess
         spark.range(1).count()
     except Exception as error:  # grpc, Spark and the system each have their own
         raise WeftError(f"no Spark Connect at {master}: {_first_line(error)}") from error
+    for name, value in _common().items():
+        if name.startswith("spark.sql.") and spark.conf.isModifiable(name):  # the rest is the server's own affair
+            spark.conf.set(name, value)
     try:
-        yield spark
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "WARN WindowExpression")  # said of small tables too, and only by this client
+            yield spark
     finally:
         spark.stop()
 
@@ -206,14 +212,18 @@ def _is_of_another(record: logging.LogRecord) -> bool:
 
 
 def _settings(master: str, memory: str | None, short: bool) -> dict[str, str]:
-    cores = str(max(2, os.cpu_count() or 1))
-    settings = {name: value.format(cores=cores) for name, value in SETTINGS.items()}
+    settings = _common()
     settings["spark.driver.memory"] = memory or _heap()
     settings["spark.driver.extraJavaOptions"] = f"{COLLECT} {QUICKLY}" if short else COLLECT
     if master.startswith("local"):
         return settings | LOCAL_SETTINGS
     settings["spark.executor.extraJavaOptions"] = settings["spark.driver.extraJavaOptions"]
     return settings | ({"spark.executor.memory": memory} if memory else {})
+
+
+def _common() -> dict[str, str]:
+    cores = str(max(2, os.cpu_count() or 1))
+    return {name: value.format(cores=cores) for name, value in SETTINGS.items()}
 
 
 def _enough(memory: str) -> bool:

@@ -93,13 +93,13 @@ class Cluster:
             "JAVA_HOME": str(home),
             "SPARK_HOME": str(SPARK),
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_DAEMON_MEMORY": "512m",  # also of the Connect server, which does not start with less
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": str(ROOT),
         }
 
-    def start(self, name: str, *words: str) -> Daemon:
-        daemon = Daemon(name, [str(SPARK / "bin" / words[0]), *words[1:]], self.environment)
+    def start(self, name: str, *words: str, memory: str = "256m") -> Daemon:
+        program, *rest = words
+        daemon = Daemon(name, [str(SPARK / "bin" / program), *rest], {**self.environment, "SPARK_DAEMON_MEMORY": memory})
         self.daemons.append(daemon)
         return daemon
 
@@ -112,16 +112,24 @@ class Cluster:
             "spark.ui.enabled": "false",
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": "0",
-            "spark.sql.shuffle.partitions": "2",
         }
         words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
-        server = self.start("Connect server", "spark-submit", "--class", CONNECT, *words, "spark-internal")
-        yield "sc://127.0.0.1:" + server.says(r"Spark Connect server started at: .*:(\d+)$")
-        self._end(server)
+        server = self.start("Connect server", "spark-submit", "--class", CONNECT, *words, "spark-internal", memory="1g")
+        try:
+            yield "sc://127.0.0.1:" + server.says(r"Spark Connect server started at: .*:(\d+)$")
+        except BaseException:
+            self.tell()
+            raise
+        finally:
+            self.daemons.remove(server)
+            server.stop()  # the next test needs the workers, which are its own as long as it runs
 
-    def _end(self, daemon: Daemon) -> None:
-        self.daemons.remove(daemon)
-        daemon.stop()
+    def tell(self) -> None:
+        """Prints the ends of all logs."""
+        for daemon in self.daemons:
+            print(f"--- the {daemon.name} ---", *daemon.lines[-LAST_LINES:], sep="\n")
+        for path in sorted((self.folder / "work").glob("*/*/stderr")):
+            print(f"--- executor {path.parent} ---", *path.read_text(errors="replace").splitlines()[-LAST_LINES:], sep="\n")
 
 
 @contextmanager
@@ -137,10 +145,7 @@ def standalone(folder: Path, workers: int) -> Iterator[Cluster]:
             worker.says(r"Successfully registered with (master)")
         yield cluster
     except BaseException:
-        for daemon in cluster.daemons:
-            print(f"--- the {daemon.name} ---", *daemon.lines[-LAST_LINES:], sep="\n")
-        for path in sorted((folder / "work").glob("*/*/stderr")):
-            print(f"--- executor {path.parent} ---", *path.read_text(errors="replace").splitlines()[-LAST_LINES:], sep="\n")
+        cluster.tell()
         raise
     finally:
         for daemon in reversed(cluster.daemons):
