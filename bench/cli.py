@@ -242,7 +242,8 @@ def _add_reproduce(commands: Commands) -> None:
     parser.add_argument("--quick", action="store_true", help="smaller and fewer runs: under two minutes a figure")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="the seeds of all runs follow from it")
     parser.add_argument("--runs", type=int, metavar="N", help="runs a point, in place of the figure's own number")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs simulated at a time, in processes; default: 1")
+    jobs = "runs simulated at a time, as Spark tasks; default: 1, and with --master as many as the cluster takes"
+    parser.add_argument("--jobs", type=int, metavar="N", help=jobs)
     parser.add_argument("--pictures", type=Path, default=Path("weft-pictures"), metavar="DIR", help="default: weft-pictures")
     kept = "where the measures of runs are kept, so that an interrupted command goes on when it is repeated; default: weft-runs"
     parser.add_argument("--keep", type=Path, default=Path("weft-runs"), metavar="DIR", help=kept)
@@ -455,7 +456,7 @@ def reproduce(args: argparse.Namespace) -> None:
     papers.find(ids)
     if args.runs is not None and args.runs < 1:
         raise UsageError(f"--runs is {args.runs}; it must be 1 at least")
-    if args.jobs < 1:
+    if args.jobs is not None and args.jobs < 1:
         raise UsageError(f"--jobs is {args.jobs}; it must be 1 at least")
     from bench.papers.figure import reproduce as reproduced
     from bench.spark.session import spark_session

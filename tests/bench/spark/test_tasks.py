@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Iterator
 from concurrent.futures import Executor
@@ -55,6 +56,23 @@ def test_a_process_that_dies_costs_its_call_alone(spark: SparkSession) -> None:
             dead.result()
         assert "\n" not in str(caught.value)
         assert fine.result() != os.getpid()
+        assert pool.submit(floordiv, 7, 2).result() == 3
+
+
+STAY = "import pathlib, time; pathlib.Path({path!r}).touch(); time.sleep(600)"
+
+
+def test_calls_under_way_end_with_a_block_that_fails(spark: SparkSession, tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in "abcde"]
+    with pytest.raises(KeyError), SparkExecutor(spark) as pool:
+        calls = [pool.submit(exec, STAY.format(path=str(path))) for path in paths]
+        deadline = time.monotonic() + 120
+        while not all(path.exists() for path in paths[:2]):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        raise KeyError
+    assert all(call.done() for call in calls) and calls[-1].cancelled()
+    with SparkExecutor(spark, 1) as pool:
         assert pool.submit(floordiv, 7, 2).result() == 3
 
 
