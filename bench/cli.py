@@ -207,6 +207,7 @@ def _add_sweep(commands: Commands) -> None:
     parser = _add(commands, "sweep", "run every combination of a grid of scenarios, as Spark tasks", sweep)
     parser.add_argument("plan", type=Path, metavar="SWEEP.toml", help="a base, a grid and variants, and seeds")
     parser.add_argument("--list", action="store_true", help="list the points, and run nothing")
+    parser.add_argument("--seeds", type=int, metavar="N", help="how many, in place of what the file says")
     kept = "where the measures of runs are kept, so that an interrupted command goes on when it is repeated; default: weft-runs"
     parser.add_argument("--keep", type=Path, default=Path("weft-runs"), metavar="DIR", help=kept)
     parser.add_argument("--traces", type=Path, metavar="DIR", help="keep the trace of each run too, for weft analyze DIR")
@@ -353,7 +354,7 @@ def sim(args: argparse.Namespace) -> None:
 def sweep(args: argparse.Namespace) -> None:
     from bench import sweep_plan
 
-    plan = sweep_plan.load(args.plan)
+    plan = sweep_plan.load(args.plan, args.seeds)
     if args.list:
         _list_points(plan, args.json)
         return
@@ -372,7 +373,11 @@ def sweep(args: argparse.Namespace) -> None:
         sweeps.write_csv(args.csv, result["runs"])
     if args.parquet is not None:
         sweeps.write_parquet(args.parquet, result["runs"])
-    print_json(result) if args.json else print_rows(sweeps.table(result))
+    if args.json:
+        print_json(result)
+    else:
+        print_rows(sweeps.table(result))
+        print(sweeps.last_line(result))
     if result["failures"]:
         _print_failures(result["failures"])
         runs = len(plan.points) * len(plan.seeds)

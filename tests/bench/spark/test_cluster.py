@@ -7,8 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from concurrent.futures import Executor
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,13 +89,8 @@ def test_an_analysis_through_spark_connect_tells_what_the_embedded_one_does(
 
 
 def test_a_sweep_on_workers_tells_what_the_embedded_one_does(cluster: Cluster, spark: SparkSession, tmp_path: Path) -> None:
-    @contextmanager
-    def pool() -> Iterator[Executor]:
-        with SparkExecutor(spark) as tasks:
-            yield tasks
-
     (tmp_path / "s.toml").write_text(PLAN)
-    here = sweep(plan_of(tomllib.loads(PLAN), "s.toml"), pool, Kept(tmp_path / "here"))
+    here = sweep(plan_of(tomllib.loads(PLAN), "s.toml"), partial(SparkExecutor, spark), Kept(tmp_path / "here"))
     words = ("sweep", str(tmp_path / "s.toml"), "--keep", str(tmp_path / "there"), "--master", cluster.master, "--memory", "512m")
     there = weft(cluster, *words)
     assert _of_no_machine(there["runs"]) == _of_no_machine(here["runs"]) and len(there["runs"]) == 6
