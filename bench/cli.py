@@ -207,6 +207,7 @@ def _add_sweep(commands: Commands) -> None:
     parser = _add(commands, "sweep", "run every combination of a grid of scenarios, as Spark tasks", sweep)
     parser.add_argument("plan", type=Path, metavar="SWEEP.toml", help="a base, a grid and variants, and seeds")
     parser.add_argument("--list", action="store_true", help="list the points, and run nothing")
+    parser.add_argument("--seeds", type=int, metavar="N", help="how many, in place of what the file says")
     kept = "where the measures of runs are kept, so that an interrupted command goes on when it is repeated; default: weft-runs"
     parser.add_argument("--keep", type=Path, default=Path("weft-runs"), metavar="DIR", help=kept)
     parser.add_argument("--traces", type=Path, metavar="DIR", help="keep the trace of each run too, for weft analyze DIR")
@@ -244,7 +245,8 @@ def _add_reproduce(commands: Commands) -> None:
     parser.add_argument("--quick", action="store_true", help="smaller and fewer runs: under two minutes a figure")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="the seeds of all runs follow from it")
     parser.add_argument("--runs", type=int, metavar="N", help="runs a point, in place of the figure's own number")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs simulated at a time, in processes; default: 1")
+    jobs = "runs simulated at a time, as Spark tasks; default: 1, and with --master as many as the cluster takes"
+    parser.add_argument("--jobs", type=int, metavar="N", help=jobs)
     parser.add_argument("--pictures", type=Path, default=Path("weft-pictures"), metavar="DIR", help="default: weft-pictures")
     kept = "where the measures of runs are kept, so that an interrupted command goes on when it is repeated; default: weft-runs"
     parser.add_argument("--keep", type=Path, default=Path("weft-runs"), metavar="DIR", help=kept)
@@ -359,14 +361,14 @@ def sim(args: argparse.Namespace) -> None:
 def sweep(args: argparse.Namespace) -> None:
     from bench import sweep_plan
 
-    plan = sweep_plan.load(args.plan)
+    plan = sweep_plan.load(args.plan, args.seeds)
     if args.list:
         _list_points(plan, args.json)
         return
     if args.traces is not None and any(point.scenario.trace.level == "none" for point in plan.points):
         raise UsageError("--traces: nothing would be written, since trace.level is none; leave one of the two out")
     from bench import sweep as sweeps
-    from bench.papers.kept import Kept
+    from bench.kept import Kept
     from bench.spark.session import check
 
     check(args.master, args.memory)
@@ -382,7 +384,11 @@ def sweep(args: argparse.Namespace) -> None:
         from bench import report
 
         report.write_sweep(result, args.report, title=f"Sweep {args.plan.stem}")
-    print_json(result) if args.json else print_rows(sweeps.table(result))
+    if args.json:
+        print_json(result)
+    else:
+        print_rows(sweeps.table(result))
+        print(sweeps.last_line(result))
     if result["failures"]:
         _print_failures(result["failures"])
         runs = len(plan.points) * len(plan.seeds)
@@ -466,7 +472,7 @@ def reproduce(args: argparse.Namespace) -> None:
     papers.find(ids)
     if args.runs is not None and args.runs < 1:
         raise UsageError(f"--runs is {args.runs}; it must be 1 at least")
-    if args.jobs < 1:
+    if args.jobs is not None and args.jobs < 1:
         raise UsageError(f"--jobs is {args.jobs}; it must be 1 at least")
     from bench.papers.figure import reproduce as reproduced
     from bench.spark.session import spark_session

@@ -3,11 +3,11 @@
 A run is one call of `simulated` in a worker of the pool: Spark's on the command line (`bench.spark.tasks`). Its measures are
 those of the in-process counters, whose definitions are Spark's (`tests/bench/spark/test_agreement.py` holds them together),
 so that no trace need be written. They come back to this process, which keeps each when it comes, in a file named by
-the hash of scenario and code (`bench.papers.kept`): an end at any moment loses the runs that were under way, and a
+the hash of scenario and code (`bench.kept`): an end at any moment loses the runs that were under way, and a
 sweep that is repeated, or has got more seeds, runs the rest alone. A run that fails costs no other and is not kept.
 
 It promises above: results that depend on the plan and the code, not on the number of workers or the order they finish in;
-`cpu_s` alone is of the machine. An interval is Student's, for 95 %, of the mean over the seeds.
+`cpu_s` and `pool` alone are of the machine. An interval is Student's, for 95 %, of the mean over the seeds.
 Bounds: those of the plan; the measures of all runs are in memory.
 """
 
@@ -17,26 +17,25 @@ import csv
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
-from contextlib import AbstractContextManager
-from math import sqrt
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
+from time import monotonic, process_time
 from typing import Any, TypeAlias
 
-from bench.papers.figure import student
-from bench.papers.kept import Kept, key_of
+from bench.kept import Kept, key_of
 from bench.scenario import Scenario, command, inline
 from bench.show import cell
+from bench.spark.tasks import Pool
+from bench.student import half_width
 from bench.sweep_plan import Plan, Point, Run
 from peer.errors import UsageError, WeftError, one_line
 
 Progress: TypeAlias = Callable[[float, str], None]
-Pool: TypeAlias = Callable[[], AbstractContextManager[Executor]]
 Row: TypeAlias = dict[str, Any]
 
 CONFIDENCE = 0.95
-NO_MEASURES = ("stack", "nodes", "seed", "window_s", "trace", "peak_rss_mb", "events_per_cpu_s")
-"""What a run tells that the scenario says already, or that in a worker is of other runs too."""
+NO_MEASURES = ("stack", "nodes", "seed", "window_s", "trace", "peak_rss_mb", "events_per_cpu_s", "task_cpu_s")
+"""What a run tells that the scenario says already, or that in a worker is of other runs too, or of its start."""
 SHOWN = ("reliability", "rmr", "latency_ms_mean", "latency_ms_p99", "ldh_mean", "control_messages", "bytes")
 
 
@@ -51,10 +50,13 @@ def sweep(
     runs = {key_of("sweep", run.scenario): run for run in plan.runs}
     missing = {key: run for key, run in runs.items() if not _is_done(key, kept, traces)}
     errors: dict[str, str] = {}
+    used = _Used()
     if missing:
         tell(1 - len(missing) / len(runs), "starting the workers")
         with pool() as executor:
+            used.opened()
             for left, (key, outcome) in enumerate(_simulated(executor, missing, traces), 1 - len(missing)):
+                used.answered(0.0 if isinstance(outcome, str) else outcome["task_cpu_s"])
                 if isinstance(outcome, str):
                     errors[key] = outcome
                 else:
@@ -68,6 +70,7 @@ def sweep(
         "seeds": list(plan.seeds),
         "simulated": len(missing) - len(errors),
         "known_before": len(runs) - len(missing),
+        "pool": used.told() if missing else None,
         "runs": list(rows.values()),
     }
 
@@ -78,14 +81,16 @@ def simulated(scenario: Scenario, key: str, trace: Path | None) -> Row:
         raise WeftError("the worker has other code or another Python than who asked it; install the same there")
     from bench.run import run
 
+    began = process_time()
     if trace is None:
-        return run(scenario)
-    half = trace.with_name(f"{trace.name}.part")
-    for old in (half, trace):
-        shutil.rmtree(old, ignore_errors=True)
-    result = run(scenario, trace=half)
-    half.rename(trace)
-    return result | {"trace": str(trace)}
+        result = run(scenario)
+    else:
+        half = trace.with_name(f"{trace.name}.part")
+        for old in (half, trace):
+            shutil.rmtree(old, ignore_errors=True)
+        result = run(scenario, trace=half) | {"trace": str(trace)}
+        half.rename(trace)
+    return result | {"task_cpu_s": process_time() - began}
 
 
 def prepare(*paths: Path | None) -> None:
@@ -114,6 +119,15 @@ def table(result: Mapping[str, Any]) -> list[Row]:
     ]
 
 
+def last_line(result: Mapping[str, Any]) -> str:
+    """How many runs there were, how many of them were known, and how well the cores were used."""
+    runs = f"{result['simulated']:,} runs made, {result['known_before']:,} known before"
+    if (pool := result["pool"]) is None:
+        return runs
+    took = f"{pool['wall_s']:.1f} s after {pool['start_s']:.1f} s of start"
+    return f"{runs}; {took}, {pool['cpu_s']:.1f} CPU seconds: {pool['concurrency']:.2f} at a time"
+
+
 def write_csv(path: Path, runs: Sequence[Row]) -> None:
     """All measures, a line a run."""
     half = path.with_name(f"{path.name}.part")
@@ -133,6 +147,27 @@ def write_parquet(path: Path, runs: Sequence[Row]) -> None:
     half = path.with_name(f"{path.name}.part")
     parquet.write_table(pyarrow.table({name: _of_one_type(values) for name, values in columns.items()}), half)
     half.replace(path)
+
+
+class _Used:
+    """The times of a pool: until it was open, from then to the last answer, and the CPU seconds of its runs in between."""
+
+    def __init__(self) -> None:
+        self._asked = self._opened = self._last = monotonic()
+        self._cpu_s = 0.0
+
+    def opened(self) -> None:
+        self._opened = self._last = monotonic()
+
+    def answered(self, cpu_s: float) -> None:
+        self._last = monotonic()
+        self._cpu_s += cpu_s
+
+    def told(self) -> dict[str, float | None]:
+        """`concurrency` is the mean number of runs that had a core."""
+        wall_s = self._last - self._opened
+        mean = self._cpu_s / wall_s if wall_s else None
+        return {"start_s": self._opened - self._asked, "wall_s": wall_s, "cpu_s": self._cpu_s, "concurrency": mean}
 
 
 def _is_done(key: str, kept: Kept, traces: Path | None) -> bool:
@@ -191,7 +226,7 @@ def _spread(values: Sequence[float]) -> dict[str, float | int | None]:
     if not values:
         return {}
     mean = fmean(values)
-    half = student(CONFIDENCE, len(values) - 1) * stdev(values) / sqrt(len(values)) if len(values) > 1 else None
+    half = half_width(values, CONFIDENCE)
     low, high = (None, None) if half is None else (mean - half, mean + half)
     return {"mean": mean, "low": low, "high": high, "runs": len(values)}
 

@@ -74,8 +74,10 @@ class _Choice(NamedTuple):
     source: str
 
 
-def load(path: Path) -> Plan:
-    return plan_of(scenarios.read(path, "sweep"), str(path))
+def load(path: Path, seeds: int | None = None) -> Plan:
+    """The plan of a file; `seeds`, if there are any, stand in the place of the file's."""
+    data = scenarios.read(path, "sweep")
+    return plan_of(data if seeds is None else {**data, "seeds": seeds}, str(path))
 
 
 def plan_of(data: Table, where: str) -> Plan:

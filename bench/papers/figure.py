@@ -2,7 +2,8 @@
 
 A figure's module holds `FIGURE`, a `Figure`: which kinds of trace rows it needs, how many runs, how its rows come from
 measurements and how they are drawn. The lab runs each scenario in the simulator, has Spark analyse the trace, deletes
-the trace and keeps the measures; the in-process counters are never asked. One Spark session serves all figures.
+the trace and keeps the measures; the in-process counters are never asked. One Spark session serves all figures. A run is made
+here, where it tells how far it is; or, where several are to be under way at a time, as a task of that Spark, as in a sweep.
 
 It asks of below: `bench.run.run` for traces and `bench.spark.analysis.figures` for their measures.
 It promises above: one object a figure, ready for JSON; a figure that fails has an `error` and costs no other; a failed
@@ -15,25 +16,26 @@ from __future__ import annotations
 
 import json
 import logging
-import math
+import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
+from bench.kept import Kept, key_of
 from bench.papers import Listed, find
-from bench.papers.kept import Kept, key_of
-from bench.processes import processes
 from bench.scenario import Scenario, command
+from bench.spark.tasks import Pool, SparkExecutor, is_embedded
+from bench.student import half_width
 from peer.errors import UsageError, WeftError, one_line
 from peer.sim import stream
 
@@ -112,7 +114,7 @@ def measured(
     """The row of a mean over runs, with Student's interval around it."""
     if not values:
         raise ReproduceError(f"{name}: no run gave a value; ask for more with --runs")
-    half = _half_width(values) if len(values) > 1 else None
+    half = half_width(values, CONFIDENCE)
     ours = fmean(values)
     low, high = (None, None) if half is None else (ours - half, ours + half)
     return Row(name, paper, ours, low, high, tolerance, judged, program, costs)
@@ -158,11 +160,13 @@ class Lab:
         simulate: Simulate | None = None,
         analyse: Analyse | None = None,
         kept: Kept | None = None,
+        pool: Pool | None = None,
         jobs: int = 1,
     ) -> None:
         self.quick = quick
         self.seed = seed
         self.runs = runs
+        self._pool = pool
         self._jobs = jobs
         self._spark = spark
         self._kinds = tuple(kinds)
@@ -196,13 +200,15 @@ class Lab:
 
     def _measured(self, scenarios: Sequence[Scenario]) -> Iterator[Measures]:
         done = 0
-        with self._runner(len(scenarios)) as begin:
+        with TemporaryDirectory(prefix="weft-reproduce-") as folder, self._runner(len(scenarios)) as begin:
             while done < len(scenarios):
-                with TemporaryDirectory(prefix="weft-reproduce-") as folder:
-                    batch = self._batch(scenarios, done, Path(folder), begin)
-                    first, done = done + 1, done + len(batch)
-                    self._tell(done / len(scenarios), f"analysing runs {first} to {done} of {len(scenarios)}")
-                    yield from self._measures(batch)
+                batch = self._batch(scenarios, done, Path(folder), begin)
+                first, done = done + 1, done + len(batch)
+                self._tell(done / len(scenarios), f"analysing runs {first} to {done} of {len(scenarios)}")
+                found = self._measures(batch)
+                for trace in batch:
+                    shutil.rmtree(trace)
+                yield from found
 
     def _batch(self, scenarios: Sequence[Scenario], first: int, folder: Path, begin: Begin) -> dict[Path, Scenario]:
         """Simulate from `first` on, in that order, until there is enough for one call of Spark."""
@@ -210,36 +216,32 @@ class Lab:
         under_way: dict[Future[None], Path] = {}
         rows, start = 0, monotonic()
         waiting = deque(range(first, min(first + MOST_RUNS, len(scenarios))))
-        try:
-            while waiting or under_way:
-                if waiting and len(under_way) < self._jobs:
-                    place = waiting.popleft()
-                    trace = folder / f"run-{place:05}"
-                    batch[trace] = scenarios[place]
-                    with _blaming(batch[trace], "the run failed"):
-                        under_way[begin(place, batch[trace], trace)] = trace
-                    continue
-                for over in wait(under_way, return_when=FIRST_COMPLETED).done:
-                    trace = under_way.pop(over)
-                    with _blaming(batch[trace], "the run failed"):
-                        over.result()
-                        rows += json.loads((trace / "manifest.json").read_text(encoding="utf-8"))["rows"]
-                if self._jobs > 1:
-                    done = first + len(batch) - len(under_way)
-                    self._tell(done / len(scenarios), f"{done} of {len(scenarios)} runs")
-                if rows >= MOST_ROWS or monotonic() - start >= MOST_SECONDS:
-                    waiting.clear()
-            return batch
-        finally:
-            wait(under_way)  # nobody writes into a folder that is removed
+        while waiting or under_way:
+            if waiting and len(under_way) < self._jobs:
+                place = waiting.popleft()
+                trace = folder / f"run-{place:05}"
+                batch[trace] = scenarios[place]
+                under_way[begin(place, batch[trace], trace)] = trace
+                continue
+            for over in wait(under_way, return_when=FIRST_COMPLETED).done:
+                trace = under_way.pop(over)
+                with _blaming(batch[trace], "the run failed"):
+                    over.result()
+                    rows += _rows(trace)
+            if self._pool is not None:
+                done = first + len(batch) - len(under_way)
+                self._tell(done / len(scenarios), f"{done} of {len(scenarios)} runs")
+            if rows >= MOST_ROWS or monotonic() - start >= MOST_SECONDS:
+                waiting.clear()
+        return batch
 
     @contextmanager
     def _runner(self, runs: int) -> Iterator[Begin]:
-        """How a run is begun: in this process, where it is over at once, or in one of several."""
-        if self._jobs == 1:
+        """How a run is begun: in this process, where it is over at once, or in the pool, where none goes on after an error."""
+        if self._pool is None:
             yield partial(self._run_here, runs)
             return
-        with processes(self._jobs) as pool:
+        with self._pool() as pool:
             yield lambda place, scenario, trace: pool.submit(run_elsewhere, scenario, trace)
 
     def _run_here(self, runs: int, place: int, scenario: Scenario, trace: Path) -> Future[None]:
@@ -248,7 +250,7 @@ class Lab:
             tell = self._progress_of(place, runs)
             self._simulate(scenario, trace=trace, counters=False, hashed=False, progress=tell)
             future.set_result(None)
-        except Exception as error:  # as a process hands it back
+        except Exception as error:  # as the pool hands it back
             future.set_exception(error)
         return future
 
@@ -282,21 +284,23 @@ def reproduce(
     runs: int | None = None,
     pictures: Path | None = None,
     keep: Path | None = None,
-    jobs: int = 1,
+    jobs: int | None = None,
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
     """One object a figure, in the order of `ids`; `pictures` is a folder that gets a PNG of each, named by its id.
 
     `keep` is a folder that gets the measures of each run, so that a call that was interrupted goes on when it is repeated.
-    `jobs` runs are simulated at a time, each in a process of its own where they are several; the results are the same.
+    `jobs` runs are simulated at a time, as tasks of that Spark where they are several; the results are the same. Without it that
+    is one on an embedded Spark, and on a cluster as many as it takes. A cluster must see the folder for temporary files (TMPDIR).
 
     Without `runs` each figure has its own number of them; the object says how many it was, at most: where runs take minutes a
     figure may have fewer.
     """
     if runs is not None and runs < 1:
         raise UsageError(f"--runs is {runs}; it must be 1 at least")
-    if jobs < 1:
+    if jobs is not None and jobs < 1:
         raise UsageError(f"--jobs is {jobs}; it must be 1 at least")
+    jobs = jobs or (1 if is_embedded(spark) else MOST_RUNS)
     if pictures is not None:
         _prepare(pictures)
     listed = find(ids)
@@ -321,6 +325,7 @@ class _Order(NamedTuple):
     jobs: int
 
     def lab(self, figure: Figure) -> Lab:
+        alone = self.jobs == 1 and is_embedded(self.spark)
         return Lab(
             self.spark,
             figure.kinds,
@@ -330,6 +335,7 @@ class _Order(NamedTuple):
             runs=self.runs or (figure.quick_runs if self.quick else figure.runs),
             progress=self.progress,
             kept=self.kept,
+            pool=None if alone else partial(SparkExecutor, self.spark, self.jobs),
             jobs=self.jobs,
         )
 
@@ -384,44 +390,20 @@ def _draw(path: Path, listed: Listed, lab: Lab, draw: Callable[[Axes], None]) ->
 def _blaming(scenario: Scenario, what: str) -> Iterator[None]:
     try:
         yield
-    except BrokenExecutor as error:
-        died = "its process, or that of a run beside it, died; there may be too little memory for so many --jobs"
-        raise ReproduceError(f"{what}: {died}; replay: {command(scenario)}") from error
     except Exception as error:  # Spark, Arrow, the system and the simulator each have their own
         raise ReproduceError(f"{what}: {one_line(error)}; replay: {command(scenario)}") from error
 
 
-def _half_width(values: Sequence[float]) -> float:
-    return student(CONFIDENCE, len(values) - 1) * stdev(values) / math.sqrt(len(values))
-
-
-def student(confidence: float, freedom: int) -> float:
-    """The t that a variable of Student's law with so many degrees of freedom stays within, with that probability."""
-    low, high = 0.0, math.pi / 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, freedom) < confidence else (low, middle)
-    return math.sqrt(freedom) * math.tan(low)
-
-
-def _within(angle: float, freedom: int) -> float:
-    """P(|T| < t) for t = sqrt(freedom) tan(angle): Abramowitz and Stegun, 26.7.3 (odd) and 26.7.4 (even)."""
-    if freedom % 2:
-        total, term = 2 * angle / math.pi, 2 / math.pi * math.sin(angle) * math.cos(angle)
-    else:
-        total, term = 0.0, math.sin(angle)
-    for k in range(2 + freedom % 2, freedom + 1, 2):
-        total += term
-        term *= math.cos(angle) ** 2 * (k - 1) / k
-    return total
-
-
 def run_elsewhere(scenario: Scenario, trace: Path) -> None:
-    """In another process. Not every error can be handed to this one, so its line stands for it."""
+    """In a worker of the pool, which hands back what it says when it fails."""
+    _simulator()(scenario, trace=trace, counters=False, hashed=False)
+
+
+def _rows(trace: Path) -> int:
     try:
-        _simulator()(scenario, trace=trace, counters=False, hashed=False)
-    except Exception as error:  # the simulator and the system each have their own
-        raise WeftError(one_line(error)) from None
+        return int(json.loads((trace / "manifest.json").read_text(encoding="utf-8"))["rows"])
+    except FileNotFoundError:
+        raise WeftError(f"its trace is not in {trace.parent}: on a cluster TMPDIR must name a folder that all share") from None
 
 
 def _simulator() -> Simulate:

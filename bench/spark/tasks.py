@@ -1,24 +1,27 @@
-"""Calls of Python functions as Spark tasks, behind the interface of `concurrent.futures`.
+"""Calls of Python functions as Spark tasks, behind the interface of `concurrent.futures`: the pool of sweeps and reproductions.
 
     with SparkExecutor(spark) as pool:
         future = pool.submit(function, argument)
 
 Each call is a Spark job of one task, and not a task of one large job: a job fails as a whole when the process of one of its
-tasks dies, and answers only when the last is over. What that costs is the planning of a job, some hundredths of a
-second. What a call raises comes out of its future as a WeftError of one line; so does the death of its process.
+tasks dies, and answers only when the last is over. What that costs is some hundredths of a second a job. What a call
+raises comes out of its future as a WeftError of one line; so does the death of its process.
+When the block ends by an error, the calls under way are ended too, and none of them runs on after it.
 
 It asks of below: that function, arguments and result can be pickled, and that the workers can import the function.
-Bounds: as many jobs wait in Spark as there are threads here, two a core embedded and `ON_CLUSTER` elsewhere, where the number
-of cores may change at any time.
+Bounds: as many jobs wait in Spark as there are threads here: `most`, else two a core embedded and `ON_CLUSTER` elsewhere, where
+the number of cores may change at any time.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
+from uuid import uuid4
 
 from bench.spark.session import cause
 from peer.errors import WeftError, one_line
@@ -29,60 +32,126 @@ if TYPE_CHECKING:
 
 ON_CLUSTER = 256
 A_CORE = 2  # one runs, and one is planned meanwhile
+AGAIN_S = 1.0  # a job that is only being planned cannot be ended yet
+
+Pool: TypeAlias = Callable[[], AbstractContextManager[Executor]]
+"""What opens an executor for simulations, when there is something to run; after its block none of them goes on."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class SparkExecutor(Executor):
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        self._threads = ThreadPoolExecutor(_threads(spark), "weft-spark-task")
+    def __init__(self, spark: SparkSession, most: int | None = None) -> None:
+        self._tag = f"weft-{uuid4().hex}"
+        self._jobs = _ConnectJobs(spark, self._tag) if is_connect() else _Jobs(spark, self._tag)
+        self._calls: set[Future[Any]] = set()
+        self._threads = ThreadPoolExecutor(most or _threads(spark), "weft-spark-task", self._jobs.begin)
 
     def submit(self, call: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> Future[T]:
-        return self._threads.submit(self._job, partial(call, *args, **named))
+        future = self._threads.submit(self._outcome, partial(call, *args, **named))
+        self._calls.add(future)
+        future.add_done_callback(self._calls.discard)
+        return future
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """After an error nobody waits for the calls under way; the end of the session ends them."""
-        self.shutdown(wait=kind is None, cancel_futures=True)
+        self.shutdown(wait=True, cancel_futures=kind is not None)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        self._threads.shutdown(wait, cancel_futures=cancel_futures)
+        """With `cancel_futures` those under way end as well."""
+        self._threads.shutdown(wait=False, cancel_futures=cancel_futures)
+        if cancel_futures:
+            self._end_calls()
+        self._threads.shutdown(wait)
 
-    def _job(self, call: Callable[[], T]) -> T:
+    def _end_calls(self) -> None:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        while under_way := set(self._calls):
+            with suppress(PySparkException, Py4JError, OSError):  # where Java is gone, they are over
+                self._jobs.end()
+            wait(under_way, AGAIN_S)
+
+    def _outcome(self, call: Callable[[], T]) -> T:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         try:
-            (row,) = self._spark.range(0, 1, 1, 1).mapInArrow(partial(_task, call), "outcome binary").collect()
+            told = self._jobs.run(call)
         except (PySparkException, Py4JError) as error:
             raise WeftError(f"its Spark task was lost: {cause(str(error))}") from error
-        fine, outcome = pickle.loads(row.outcome)
+        fine, outcome = pickle.loads(told)
         if not fine:
             raise WeftError(outcome)
         result: T = outcome
         return result
 
 
-def _threads(spark: SparkSession) -> int:
+class _Jobs:
+    """Jobs on a SparkContext, of an RDD: to plan a DataFrame takes twice the CPU time, which small simulations would feel."""
+
+    def __init__(self, spark: SparkSession, tag: str) -> None:
+        self._context = spark.sparkContext
+        self._tag = tag
+        self._one = self._context.parallelize([0], 1)
+
+    def begin(self) -> None:
+        """In each thread that runs jobs."""
+        self._context.addJobTag(self._tag)
+        self._context.setInterruptOnCancel(True)
+
+    def end(self) -> None:
+        self._context.cancelJobsWithTag(self._tag)
+
+    def run(self, call: Callable[[], Any]) -> bytes:
+        (told,) = self._one.map(partial(_told, call)).collect()
+        return bytes(told)
+
+
+class _ConnectJobs:
+    """Jobs through Spark Connect, which knows DataFrames alone."""
+
+    def __init__(self, spark: SparkSession, tag: str) -> None:
+        self._spark = spark
+        self._tag = tag
+
+    def begin(self) -> None:
+        self._spark.addTag(self._tag)
+
+    def end(self) -> None:
+        self._spark.interruptTag(self._tag)
+
+    def run(self, call: Callable[[], Any]) -> bytes:
+        (row,) = self._spark.range(0, 1, 1, 1).mapInArrow(partial(_batches, call), "told binary").collect()
+        return bytes(row.told)
+
+
+def is_connect() -> bool:
     from pyspark.sql.utils import is_remote
 
-    if is_remote() or not (spark.sparkContext.master or "").startswith("local"):
-        return ON_CLUSTER
-    return A_CORE * spark.sparkContext.defaultParallelism
+    return bool(is_remote())
 
 
-def _task(call: Callable[[], Any], batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
-    """Runs in a worker: one row in, one row out."""
+def is_embedded(spark: SparkSession) -> bool:
+    return not is_connect() and (spark.sparkContext.master or "").startswith("local")
+
+
+def _threads(spark: SparkSession) -> int:
+    return A_CORE * spark.sparkContext.defaultParallelism if is_embedded(spark) else ON_CLUSTER
+
+
+def _told(call: Callable[[], Any], _: object = None) -> bytes:
+    """In a worker: whether the call went well, and its result or what the error says."""
+    try:
+        return pickle.dumps((True, call()))
+    except Exception as error:  # whatever it is, it is this call's alone
+        return pickle.dumps((False, one_line(error)))
+
+
+def _batches(call: Callable[[], Any], batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+    """One row in, one row out."""
     from pyarrow import RecordBatch
 
     for batch in batches:
-        outcomes = [pickle.dumps(_outcome(call)) for _ in range(batch.num_rows)]
-        yield RecordBatch.from_pydict({"outcome": outcomes})
-
-
-def _outcome(call: Callable[[], Any]) -> tuple[bool, Any]:
-    try:
-        return True, call()
-    except Exception as error:  # whatever it is, it is this call's alone
-        return False, one_line(error)
+        yield RecordBatch.from_pydict({"told": [_told(call) for _ in range(batch.num_rows)]})

@@ -7,7 +7,9 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from errno import ENOSPC
+from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import fmean, stdev
@@ -20,9 +22,10 @@ from msgspec.structs import replace
 
 from bench import papers
 from bench.papers import Listed, figure, find, flood_percolation, list_figures
-from bench.papers.figure import Figure, Lab, ReproduceError, Row, measured, number, reproduce, student
+from bench.papers.figure import Figure, Lab, ReproduceError, Row, measured, number, reproduce
 from bench.run import run
 from bench.scenario import Scenario, Workload, command
+from bench.student import student
 from overlays import graphs
 from peer.errors import UsageError, WeftError
 from peer.faults import MassCrash
@@ -79,6 +82,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     made = World(tmp_path)
     _instead(monkeypatch, "bench.run", run=made.simulate)
     _instead(monkeypatch, "bench.spark.analysis", figures=made.analyse)
+    monkeypatch.setattr(figure, "is_embedded", lambda spark: True)
     return made
 
 
@@ -260,6 +264,7 @@ SMALL = Scenario(nodes=20, workload=Workload(messages=2))
 
 
 def test_several_jobs_measure_the_same_in_the_same_order(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figure, "_simulator", lambda: run)
     monkeypatch.setattr(figure, "MOST_RUNS", 3)
     scenarios = [replace(SMALL, seed=seed) for seed in range(5)]
 
@@ -269,17 +274,25 @@ def test_several_jobs_measure_the_same_in_the_same_order(world: World, monkeypat
         return [{"run": run, "command": told[run], "bytes": files[run].hex()} for run in range(len(folders))]
 
     kinds = ("publish", "deliver")
-    alone, beside = (Lab(SPARK, kinds, simulate=run, analyse=rows, jobs=jobs).measure(scenarios) for jobs in (1, 2))
+    pools = (None, partial(ThreadPoolExecutor, 2))
+    alone, beside = (Lab(SPARK, kinds, simulate=run, analyse=rows, pool=pool, jobs=2).measure(scenarios) for pool in pools)
     assert alone == beside
     assert [f"seed={seed}" in found["command"] for seed, found in enumerate(beside)] == [True] * 5
     assert not world.traces()
 
 
-def test_a_run_that_fails_in_a_process_is_named_by_its_command(world: World) -> None:
+def test_a_run_that_fails_in_a_pool_is_named_by_its_command(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figure, "_simulator", lambda: run)
     poisoned = replace(SMALL, nodes=150, overlay={"graph": "er", "degree": 2}, seed=3)
     with pytest.raises(ReproduceError, match=r"no connected er graph .*; replay: weft sim .*seed=3") as caught:
-        world.lab(jobs=2).measure([SMALL, poisoned])
+        world.lab(pool=partial(ThreadPoolExecutor, 2), jobs=2).measure([SMALL, poisoned])
     assert "\n" not in str(caught.value) and not world.traces()
+
+
+def test_a_pool_that_writes_traces_elsewhere_is_told_what_to_do(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figure, "_simulator", lambda: lambda *words, **named: None)
+    with pytest.raises(ReproduceError, match=r"its trace is not in .*: on a cluster TMPDIR must name a folder that all share"):
+        world.lab(pool=partial(ThreadPoolExecutor, 2), jobs=2).measure([SMALL])
 
 
 def test_no_jobs_are_refused(world: World) -> None:
@@ -436,7 +449,7 @@ def test_a_kept_run_of_other_code_is_made_again(
 ) -> None:
     table(a=made(mean_reliability))
     reproduce(["a"], spark=SPARK, runs=2, keep=tmp_path / "kept")
-    monkeypatch.setattr("bench.papers.kept._code", lambda: b"another")
+    monkeypatch.setattr("bench.kept._code", lambda: b"another")
     reproduce(["a"], spark=SPARK, runs=2, keep=tmp_path / "kept")
     assert len(world.runs) == 4
 

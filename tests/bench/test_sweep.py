@@ -19,8 +19,8 @@ import pytest
 from pyarrow import parquet
 
 from bench import cli, sweep
-from bench.papers import kept as keeping
-from bench.papers.kept import Kept, key_of
+from bench import kept as keeping
+from bench.kept import Kept, key_of
 from bench.scenario import Scenario, command
 from bench.sweep_plan import Plan, plan_of
 
@@ -102,7 +102,16 @@ def test_what_is_done_is_not_run_again_and_no_worker_starts_for_it(world: World,
     world.runs.clear()
     again = world.sweep(PLAN, tmp_path)
     assert world.runs == [] and world.opened == 1
-    assert again == {**first, "simulated": 0, "known_before": 6}
+    assert again == {**first, "simulated": 0, "known_before": 6, "pool": None}
+    assert sweep.last_line(again) == "0 runs made, 6 known before"
+
+
+def test_a_sweep_tells_how_well_it_used_the_cores(world: World, tmp_path: Path) -> None:
+    pool = world.sweep(PLAN, tmp_path)["pool"]
+    assert pool["concurrency"] == pytest.approx(pool["cpu_s"] / pool["wall_s"]) and pool["start_s"] >= 0.0
+    told = {"start_s": 7.06, "wall_s": 50.0, "cpu_s": 95.0, "concurrency": 1.9}
+    line = sweep.last_line({"simulated": 1_200, "known_before": 4, "pool": told})
+    assert line == "1,200 runs made, 4 known before; 50.0 s after 7.1 s of start, 95.0 CPU seconds: 1.90 at a time"
 
 
 def test_more_seeds_and_values_run_alone(world: World, tmp_path: Path) -> None:
@@ -147,7 +156,7 @@ from pathlib import Path
 from threading import Event
 from types import ModuleType
 from bench import sweep, sweep_plan
-from bench.papers.kept import Kept
+from bench.kept import Kept
 
 def run(scenario):
     if scenario.seed == 3 and kept.wait(60):
@@ -273,7 +282,8 @@ def weft(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: 
 def test_the_command_prints_a_row_a_point_and_keeps_runs(weft: Weft, tmp_path: Path) -> None:
     status, out, err = weft("s.toml")
     assert status == 0 and err == ""
-    assert [line.split()[:2] for line in out.splitlines()[2:]] == [["10", "2"], ["20", "2"]]
+    *rows, last = out.splitlines()[2:]
+    assert [line.split()[:2] for line in rows] == [["10", "2"], ["20", "2"]] and last.startswith("4 runs made, 0 known before; ")
     assert len([*(tmp_path / "weft-runs").glob("*.json")]) == 4
 
 
@@ -288,6 +298,17 @@ def test_the_command_writes_a_page_of_the_sweep(weft: Weft, world: World, tmp_pa
     status, _, _ = weft("s.toml", "--report", "new/sweep.html")
     text = (tmp_path / "new" / "sweep.html").read_text(encoding="utf-8")
     assert status == 1 and "<h1>Sweep s</h1>" in text and "bad luck" in text and "replay: <code>weft sim" in text
+
+
+def test_the_command_takes_another_number_of_seeds(weft: Weft) -> None:
+    assert json.loads(weft("s.toml", "--json", "--seeds", "3")[1])["seeds"] == [1, 2, 3]
+    status, _, err = weft("s.toml", "--seeds", "0")
+    assert status == 2 and "seeds" in err
+
+
+def test_the_shipped_sweep_has_two_hundred_runs_with_ten_seeds(weft: Weft) -> None:
+    told = json.loads(weft(str(ROOT / "bench" / "scenarios" / "sweep.toml"), "--seeds", "10", "--list", "--json")[1])
+    assert told["runs"] == 200
 
 
 def test_the_command_lists_points_and_runs_nothing(weft: Weft, world: World, tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_a_file_that_cannot_be_read_is_told_in_one_line(tmp_path: Path, content:
 
 
 def test_the_example_is_a_plan() -> None:
-    assert len(sweep_plan.load(SCENARIOS / "sweep.toml").runs) == 36
+    assert len(sweep_plan.load(SCENARIOS / "sweep.toml").runs) == 60
 
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {

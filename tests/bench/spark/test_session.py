@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -68,9 +69,9 @@ def test_the_shim_strips_one_flag_and_keeps_the_rest(tmp_path: Path) -> None:
     real = tmp_path / "java"
     real.write_text('#!/bin/sh\nfor word do echo "<$word>"; done\necho chatter >&2\n')
     real.chmod(0o755)
-    home = tmp_path / "it's a home"
+    home, log = tmp_path / "it's a home", tmp_path / "the log"
     home.mkdir()
-    log = session._shim(home, real)
+    session.shim(home, real, log)
     words = ["-Xmx1g", f"--add-modules={session.VECTOR}", "a b", "*", ""]
     told = subprocess.run([home / "bin" / "java", *words], capture_output=True, text=True, env={"PATH": os.defpath}, check=True)
     assert told.stdout.splitlines() == ["<-Xmx1g>", "<a b>", "<*>", "<>"]
@@ -82,6 +83,30 @@ def test_the_shim_strips_one_flag_and_keeps_the_rest(tmp_path: Path) -> None:
 def test_a_strange_master_is_refused_before_anything_starts(master: str) -> None:
     with pytest.raises(UsageError, match="allowed are local"), spark_session(master):
         pass
+
+
+@pytest.mark.parametrize("form", ["spark://127.0.0.1:{port}", "spark://127.0.0.1:{port},127.0.0.1:{port}", "sc://127.0.0.1:{port}/;x=1"])
+def test_a_master_that_nobody_runs_is_told_at_once_and_what_to_do(form: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        master = form.format(port=free.getsockname()[1])
+    with pytest.raises(WeftError) as told, spark_session(master):
+        pass
+    assert str(told.value) == (
+        f"no Spark answers at {master} ([Errno 111] Connection refused): "
+        "start it, name another --master, or leave that out and Spark runs embedded"
+    )
+
+
+def test_a_port_that_is_no_number_is_told() -> None:
+    with pytest.raises(WeftError, match=r"no Spark answers at spark://here:there \(Port could not"), spark_session("spark://here:there"):
+        pass
+
+
+def test_of_several_masters_one_is_enough() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        nobody = free.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        session._dial(f"spark://127.0.0.1:{nobody},127.0.0.1:{there.getsockname()[1]}")
 
 
 @pytest.mark.parametrize("memory", ["lots", "2", "100m", "-1g"])

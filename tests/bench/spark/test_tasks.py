@@ -6,17 +6,16 @@ import json
 import os
 import subprocess
 import sys
+import time
 import tomllib
-from collections.abc import Iterator
-from concurrent.futures import Executor
-from contextlib import contextmanager
+from functools import partial
 from operator import floordiv
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from bench.papers.kept import Kept
+from bench.kept import Kept
 from bench.run import run
 from bench.scenario import command
 from bench.spark.tasks import SparkExecutor
@@ -58,6 +57,23 @@ def test_a_process_that_dies_costs_its_call_alone(spark: SparkSession) -> None:
         assert pool.submit(floordiv, 7, 2).result() == 3
 
 
+STAY = "import pathlib, time; pathlib.Path({path!r}).touch(); time.sleep(600)"
+
+
+def test_calls_under_way_end_with_a_block_that_fails(spark: SparkSession, tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in "abcde"]
+    with pytest.raises(KeyError), SparkExecutor(spark) as pool:
+        calls = [pool.submit(exec, STAY.format(path=str(path))) for path in paths]
+        deadline = time.monotonic() + 120
+        while not all(path.exists() for path in paths[:2]):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        raise KeyError
+    assert all(call.done() for call in calls) and calls[-1].cancelled()
+    with SparkExecutor(spark, 1) as pool:
+        assert pool.submit(floordiv, 7, 2).result() == 3
+
+
 def test_two_cores_have_two_calls_at_a_time(spark: SparkSession, tmp_path: Path) -> None:
     """Each says that it is there, and waits for the other to say so."""
     meet = 'touch "$1"; for i in $(seq 600); do [ -e "$2" ] && exit 0; sleep 0.1; done; exit 1'
@@ -68,11 +84,7 @@ def test_two_cores_have_two_calls_at_a_time(spark: SparkSession, tmp_path: Path)
 
 
 def test_a_sweep_measures_what_runs_here_do_and_a_poisoned_set_fails_alone(spark: SparkSession, tmp_path: Path) -> None:
-    @contextmanager
-    def pool() -> Iterator[Executor]:
-        with SparkExecutor(spark) as tasks:
-            yield tasks
-
+    pool = partial(SparkExecutor, spark)
     plan = plan_of(tomllib.loads(POISONED), "s.toml")
     result = sweep(plan, pool, Kept(tmp_path / "keep"), traces=tmp_path / "traces")
     assert [(point["settings"]["variant"], point["runs"], point["failed"]) for point in result["points"]] == [
@@ -90,6 +102,54 @@ def test_a_sweep_measures_what_runs_here_do_and_a_poisoned_set_fails_alone(spark
         assert manifest["scenario"]["seed"] == found["seed"]
     again = sweep(plan, pool, Kept(tmp_path / "keep"), traces=tmp_path / "traces")
     assert again["known_before"] == 4 and again["points"] == result["points"]
+
+
+LONGER = """
+seeds = 8
+base = {stack = "hyparview/plumtree", nodes = 60, workload = {messages = 20}}
+[[variants]]
+name = "plain"
+[[variants]]
+name = "poison"
+stack = "static/flood"
+nodes = 150
+overlay = {graph = "er", degree = 2}
+"""
+
+
+@pytest.mark.slow
+def test_a_sweep_whose_driver_is_killed_is_ended_by_repeating_it_and_tells_what_one_at_a_stroke_does(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "s.toml").write_text(LONGER)
+    keep, traces = tmp_path / "keep", tmp_path / "traces"
+    asked = (str(tmp_path / "s.toml"), "--json", "--master", "local[2]", "--memory", "1g", "--keep", str(keep))
+    words = (sys.executable, "-m", "bench", "sweep", *asked, "--traces", str(traces))
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL) as driver:
+        deadline = time.monotonic() + 300
+        while len([*keep.glob("*.json")]) < 2:
+            assert driver.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
+        driver.kill()
+    before = {path.name: path.read_bytes() for path in keep.glob("*.json")}
+    assert 2 <= len(before) < 8
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    resumed = json.loads(done.stdout)
+    assert resumed["known_before"] == len(before) and resumed["simulated"] == 8 - len(before)
+    assert {name: (keep / name).read_bytes() for name in before} == before
+
+    plan = plan_of(tomllib.loads(LONGER), "s.toml")
+    whole = sweep(plan, partial(SparkExecutor, spark), Kept(tmp_path / "keep-2"), traces=tmp_path / "traces-2")
+    of_machine = ("cpu_s", "trace")
+    for mine, other in zip(resumed["runs"], whole["runs"], strict=True):
+        assert {**mine, **dict.fromkeys(of_machine)} == {**other, **dict.fromkeys(of_machine)}
+        files = [{path.name: path.read_bytes() for path in Path(run["trace"]).glob("*.parquet")} for run in (mine, other)]
+        assert files[0] == files[1] and files[0]
+
+    assert done.returncode == 1 and resumed["failures"] == whole["failures"] and len(whole["failures"]) == 8
+    poisoned = [run.scenario for run in plan.runs if run.point.settings["variant"] == "poison"]
+    lines = done.stderr.splitlines()
+    assert [line.partition("; replay: ")[2] for line in lines[:-1]] == [command(scenario) for scenario in poisoned]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The measures of runs that are over, so that a figure that was interrupted goes on where it stopped.
+"""The measures of runs that are over, so that a sweep or a figure that was interrupted goes on where it stopped.
 
 A run is a function of its scenario and of the code: the name of its file is the hash of both, so that nothing is found again
 after a change. The figures' own modules do not count, for what they ask for is in the scenario.
@@ -20,7 +20,7 @@ import msgspec
 
 from peer.errors import UsageError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PACKAGES = ("peer", "overlays", "pubsub", "bench")
 
 log = logging.getLogger(__name__)
@@ -75,10 +75,10 @@ def key_of(*what: object) -> str:
 @cache
 def _code() -> bytes:
     digest = sha256(sys.version.encode())
-    here = Path(__file__).parent
+    figures = ROOT / "bench" / "papers"
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
-            if here not in path.parents or path.name == "figure.py":
+            if figures not in path.parents or path.name == "figure.py":
                 digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
     return digest.digest()
 
