@@ -226,7 +226,7 @@ def _published(kept: DataFrame) -> DataFrame:
 
 
 def _first_deliveries(kept: DataFrame, published: DataFrame) -> DataFrame:
-    """msg, node, published, delivered: the first of others than the publisher; one that clocks put before the publish is at it."""
+    """msg, node, published, delivered: the first of others than the publisher; what clocks put before the publish is at it."""
     events = kept.where(F.col("kind") == DELIVER).select("msg", "node", "t").join(published, "msg")
     sound = F.col("t") >= F.col("published") - round(ASTRAY_S * SECOND)
     delivered = F.greatest(F.min("t"), F.min("published")).alias("delivered")
