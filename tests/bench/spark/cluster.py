@@ -22,7 +22,7 @@ from threading import Condition, Thread
 
 import pyspark
 
-from bench.spark.session import find_java, shim
+from bench.spark.session import QUICKLY, find_java, shim
 
 ROOT = Path(__file__).parents[3]
 SPARK = Path(pyspark.__file__).parent
@@ -109,6 +109,8 @@ class Cluster:
         settings = {
             "spark.master": self.master,
             "spark.executor.memory": "512m",
+            "spark.driver.extraJavaOptions": QUICKLY,
+            "spark.executor.extraJavaOptions": QUICKLY,
             "spark.ui.enabled": "false",
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": "0",

@@ -16,9 +16,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bench.kept import Kept
+from bench.papers.figure import Lab
 from bench.run import run
-from bench.scenario import command
-from bench.spark.tasks import SparkExecutor
+from bench.scenario import Scenario, Workload, command
+from bench.spark.tasks import Pool, SparkExecutor
 from bench.sweep import sweep
 from bench.sweep_plan import plan_of
 from peer.errors import WeftError
@@ -102,6 +103,17 @@ def test_a_sweep_measures_what_runs_here_do_and_a_poisoned_set_fails_alone(spark
         assert manifest["scenario"]["seed"] == found["seed"]
     again = sweep(plan, pool, Kept(tmp_path / "keep"), traces=tmp_path / "traces")
     assert again["known_before"] == 4 and again["points"] == result["points"]
+
+
+@pytest.mark.slow
+def test_a_reproduction_measures_in_tasks_what_it_does_here(spark: SparkSession) -> None:
+    scenarios = [Scenario(nodes=20, seed=seed, workload=Workload(messages=2)) for seed in (1, 2, 3)]
+    kinds = ("publish", "send", "receive", "deliver", "joined", "leave", "node_down")
+    pools: tuple[Pool | None, ...] = (None, partial(SparkExecutor, spark, 2))
+    here, there = (Lab(spark, kinds, pool=pool, jobs=2).measure(scenarios) for pool in pools)
+    of_place = dict.fromkeys(("trace", "cpu_s"))
+    assert [{**found, **of_place} for found in there] == [{**found, **of_place} for found in here]
+    assert all(found["reliability"] == 1.0 for found in there)
 
 
 LONGER = """
