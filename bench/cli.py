@@ -372,10 +372,15 @@ def sweep(args: argparse.Namespace) -> None:
     from bench.spark.session import check
 
     check(args.master, args.memory)
-    sweeps.prepare(args.csv, args.parquet, args.report)
+    sweeps.prepare(args.csv, args.parquet, args.report, traces=args.traces)
     with progress(args.quiet) as tell:
         pool = partial(_spark_tasks, args.master, args.memory)
         result = sweeps.sweep(plan, pool, Kept(args.keep), traces=args.traces, progress=tell)
+    if args.json:
+        print_json(result)
+    else:
+        print_rows(sweeps.table(result))
+        print(sweeps.last_line(result))
     if args.csv is not None:
         sweeps.write_csv(args.csv, result["runs"])
     if args.parquet is not None:
@@ -384,15 +389,11 @@ def sweep(args: argparse.Namespace) -> None:
         from bench import report
 
         report.write_sweep(result, args.report, title=f"Sweep {args.plan.stem}")
-    if args.json:
-        print_json(result)
-    else:
-        print_rows(sweeps.table(result))
-        print(sweeps.last_line(result))
     if result["failures"]:
         _print_failures(result["failures"])
         runs = len(plan.points) * len(plan.seeds)
-        raise WeftError(f"{len(result['failures'])} of {runs} runs failed; the others are kept in {args.keep}")
+        others = f"; the others are kept in {args.keep}" if len(result["failures"]) < runs else ""
+        raise WeftError(f"{len(result['failures'])} of {runs} runs failed{others}")
 
 
 def _print_failures(failures: Sequence[Mapping[str, object]]) -> None:

@@ -86,6 +86,8 @@ def show(found: dict[str, object], as_json: bool) -> None:
     else:
         sys.stdout.write(HOME if sys.stdout.isatty() else "\n")
         print_figures(found)
+        if found.get("deliveries_unpublished"):
+            print("Some messages were published by nodes that send no trace here: of them no figure can tell.")
     sys.stdout.flush()
 
 

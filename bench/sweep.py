@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
 from pathlib import Path
 from statistics import fmean
+from tempfile import TemporaryFile
 from time import monotonic, process_time
 from typing import Any, TypeAlias
 
@@ -63,7 +64,8 @@ def sweep(
                     kept.put(key, outcome)
                 failed = f", {len(errors)} failed" if errors else ""
                 tell(1 + left / len(runs), f"{len(runs) + left} of {len(runs)} runs{failed}")
-    rows = {key: _row(run, found, traces and traces / key) for key, run in runs.items() if (found := kept.get(key))}
+    fine = {key: run for key, run in runs.items() if key not in errors}
+    rows = {key: _row(run, found, traces and traces / key) for key, run in fine.items() if (found := kept.get(key))}
     return {
         "points": _summaries(plan.points, runs, rows),
         "failures": [_failure(runs[key], errors[key]) for key in runs if key in errors],
@@ -93,17 +95,23 @@ def simulated(scenario: Scenario, key: str, trace: Path | None) -> Row:
     return result | {"task_cpu_s": process_time() - began}
 
 
-def prepare(*paths: Path | None) -> None:
-    """Before hours of runs, not after them: the folders of files that will be written."""
-    for path in paths:
-        if path is None:
-            continue
-        if path.is_dir():
-            raise UsageError(f"{path} is a folder; name a file")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"the folder of {path} cannot be made: {error.strerror}") from error
+def prepare(*files: Path | None, traces: Path | None = None) -> None:
+    """Before hours of runs, not after them: the folders that will be written to are there, and take files."""
+    for file in filter(None, files):
+        if file.is_dir():
+            raise UsageError(f"{file} is a folder; name a file")
+        _made(file.parent)
+    if traces is not None:
+        _made(traces)
+
+
+def _made(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UsageError(f"cannot write into {folder}: {error.strerror}; name a folder that you can write to") from error
 
 
 def table(result: Mapping[str, Any]) -> list[Row]:

@@ -30,8 +30,6 @@ def _add_node(parser: argparse.ArgumentParser) -> None:
     _add_flags(parser, LISTEN)
     parser.add_argument("--topic", action="append", default=[], metavar="TOPIC", help="subscribe to it; may be given again")
     parser.add_argument("--metrics", type=int, metavar="PORT", help="serve Prometheus metrics on 127.0.0.1; 0 for any port")
-    parser.add_argument("--trace", type=Path, metavar="DIR", help="write a trace there")
-    parser.add_argument("--collector", metavar="ADDR", help="send the trace to the `weft collect` there, with its /p2p/ID")
 
 
 def _add_collect(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +64,8 @@ def _add_flags(parser: argparse.ArgumentParser, listen: Sequence[str]) -> None:
     parser.add_argument("--stack", default=STACK, metavar="OVERLAY/ROUTER", help=f"default: {STACK}; see weft stacks")
     _add_host(parser, listen)
     parser.add_argument("--bootstrap", action="append", default=[], metavar="ADDR", help="a peer to begin with, with its /p2p/ID")
+    parser.add_argument("--trace", type=Path, metavar="DIR", help="write a trace there")
+    parser.add_argument("--collector", metavar="ADDR", help="send the trace to the `weft collect` there, with its /p2p/ID")
 
 
 def _add_host(parser: argparse.ArgumentParser, listen: Sequence[str]) -> None:

@@ -41,7 +41,7 @@ def node(args: argparse.Namespace) -> None:
 
 
 async def _node(args: argparse.Namespace) -> None:
-    async with _opened(args, args.trace, args.collector) as live, _until_stopped() as nursery:
+    async with _opened(args) as live, _until_stopped() as nursery:
         for topic in args.topic:
             nursery.start_soon(_join, live, topic)
         if args.metrics is not None:
@@ -209,10 +209,8 @@ def _json(message: Message) -> dict[str, Any]:
         return found | {"data": b64encode(message.data).decode(), "encoding": "base64"}
 
 
-def _opened(
-    args: argparse.Namespace, trace: Path | None = None, collector: str | None = None
-) -> AbstractAsyncContextManager[PubSub]:
-    config = PubSubConfig(trace=trace, collector=collector, host=_host(args))
+def _opened(args: argparse.Namespace) -> AbstractAsyncContextManager[PubSub]:
+    config = PubSubConfig(trace=args.trace, collector=args.collector, host=_host(args))
     listen = args.listen if args.listen is not None else args.default_listen
     return PubSub.open(args.stack, bootstrap=args.bootstrap, listen=listen, key=args.key, config=config)
 

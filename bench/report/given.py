@@ -25,6 +25,12 @@ class Run(NamedTuple):
     label: str
     facts: Mapping[str, Any]
 
+    @property
+    def title(self) -> str:
+        """The label, and the stack where that does not say it."""
+        stack = self.facts.get("stack")
+        return self.label if not isinstance(stack, str) or stack in self.label else f"{self.label} \u00b7 {stack}"
+
     def figure(self, name: str, part: str | None = None) -> float | None:
         """A number of this run, or one part of a spread such as `latency_ms`."""
         value = self.facts.get(name)

@@ -26,7 +26,7 @@ def meshes(given: Given) -> str:
     """A card a run; the runs beyond SHOWN for who asks."""
     if not given.pictures:
         return ""
-    labels = {run.number: run.label for run in given.runs}
+    labels = {run.number: run.title for run in given.runs}
     cards = [_mesh(picture, labels.get(picture.run, f"run {picture.run}")) for picture in given.pictures]
     rest = more(f"The overlays of the other runs ({len(cards) - SHOWN})", cards[SHOWN:])
     return f'<div class="cards meshes">{"".join(cards[:SHOWN])}{rest}</div>'

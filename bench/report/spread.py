@@ -50,7 +50,7 @@ def spreading(given: Given) -> str:
 
 
 def _labels(given: Given) -> list[str]:
-    known = {run.number: run.label for run in given.runs}
+    known = {run.number: run.title for run in given.runs}
     return [known.get(picture.run, f"run {picture.run}") for picture in given.pictures]
 
 

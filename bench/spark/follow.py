@@ -200,6 +200,7 @@ def window_figures(kept: DataFrame, end: int, view: View) -> dict[str, Any]:
         .join(_reliability(published, first, _stays(kept), end - slack - window, end - slack, slack), how="cross")
         .join(_latencies(first, end - window, end), how="cross")
         .join(_sums(kept, end - window, end), how="cross")
+        .join(_unexplained(kept, published, end - window, end), how="cross")
         .first()
     )
     assert found is not None
@@ -212,6 +213,7 @@ def window_figures(kept: DataFrame, end: int, view: View) -> dict[str, Any]:
         "reliability_min": found.reliability_min,
         "deliveries": found.deliveries,
         "deliveries_per_s": found.deliveries * per_s,
+        "deliveries_unpublished": found.unexplained,
         "duplicates": found.duplicate or 0,
         "latency_ms": {name: None if found[name] is None else found[name] / 1_000 for name in ("p50", "p99")},
         "sent_per_s": (found.send or 0) * per_s,
@@ -265,6 +267,12 @@ def _latencies(first: DataFrame, begin: int, end: int) -> DataFrame:
     return latency.agg(
         F.count("*").alias("deliveries"), F.expr(disc.format(0.5)).alias("p50"), F.expr(disc.format(0.99)).alias("p99")
     )
+
+
+def _unexplained(kept: DataFrame, published: DataFrame, begin: int, end: int) -> DataFrame:
+    """How many deliveries are of messages whose publisher sends no trace, or has not yet."""
+    events = kept.where((F.col("kind") == DELIVER) & F.col("t").between(begin + 1, end))
+    return events.join(published, "msg", "left_anti").agg(F.count("*").alias("unexplained"))
 
 
 def _sums(kept: DataFrame, begin: int, end: int) -> DataFrame:

@@ -114,6 +114,14 @@ def test_a_sweep_tells_how_well_it_used_the_cores(world: World, tmp_path: Path) 
     assert line == "1,200 runs made, 4 known before; 50.0 s after 7.1 s of start, 95.0 CPU seconds: 1.90 at a time"
 
 
+def test_a_run_whose_trace_fails_has_failed_though_its_measures_are_known(world: World, tmp_path: Path) -> None:
+    world.sweep(PLAN, tmp_path / "keep")
+    world.poison = lambda scenario: OSError("no room") if scenario.seed == 2 else None
+    result = world.sweep(PLAN, tmp_path / "keep", traces=tmp_path / "traces")
+    assert [(point["runs"], point["failed"]) for point in result["points"]] == [(2, 1), (2, 1)]
+    assert len(result["failures"]) == 2 and len(result["runs"]) == 4
+
+
 def test_more_seeds_and_values_run_alone(world: World, tmp_path: Path) -> None:
     world.sweep(PLAN, tmp_path)
     world.runs.clear()
@@ -343,7 +351,8 @@ def test_the_command_names_so_many_failures_and_counts_the_others(weft: Weft, wo
     [
         (["none.toml"], "none.toml: the sweep cannot be read"),
         (["s.toml", "--csv", "."], ". is a folder; name a file"),
-        (["s.toml", "--parquet", "s.toml/runs"], "the folder of s.toml/runs cannot be made"),
+        (["s.toml", "--parquet", "s.toml/runs"], "cannot write into s.toml: "),
+        (["s.toml", "--traces", "s.toml/traces"], "cannot write into s.toml/traces: "),
         (["s.toml", "--master", "mars://"], "--master or SPARK_REMOTE 'mars://'"),
         (["none-level.toml", "--traces", "t"], "--traces: nothing would be written, since trace.level is none"),
         ([], "the following arguments are required: SWEEP.toml"),

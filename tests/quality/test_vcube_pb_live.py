@@ -34,7 +34,7 @@ class Swarm:
         self._opened = opened
 
     @contextmanager
-    def tracing(self, folder: object, stack: str) -> Iterator[Tracer]:
+    def tracing(self, folder: object, stack: str, buffer: object) -> Iterator[Tracer]:
         yield Tracer(observer=self.recorder, hashed=False)
 
     async def join(self) -> None:

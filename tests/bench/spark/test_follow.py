@@ -72,6 +72,12 @@ def test_a_delivery_that_clocks_put_before_its_publish_counts_and_took_no_time(s
     assert found["latency_ms"] == {"p50": 0.0, "p99": 0.0}
 
 
+def test_deliveries_of_what_nobody_here_published_are_counted_apart(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [at(0, 1, JOINED), at(10, 0, PUBLISH, 1), at(11, 1, DELIVER, 1), at(11, 1, DELIVER, 2), at(12, 2, DELIVER, 2)]
+    found = window_figures(reduced(frame(spark, traced(tmp_path / "run", *rows))), 20 * SECOND, View(window=15.0, slack=2.0))
+    assert (found["deliveries"], found["deliveries_unpublished"]) == (1, 2)
+
+
 def test_what_is_kept_is_the_horizon_and_who_is_joined(spark: SparkSession, tmp_path: Path) -> None:
     old = [at(1, 1, JOINED), at(2, 1, JOINED), at(1, 2, JOINED), at(3, 2, LEAVE), at(1, 3, JOINED)]
     again = [at(4, 3, NODE_DOWN, topic=None), at(5, 3, JOINED), at(1, 4, JOINED, topic="b")]
