@@ -8,6 +8,8 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from functools import partial
+from itertools import zip_longest
+from math import isclose
 from pathlib import Path
 from typing import Any
 
@@ -78,14 +80,14 @@ def test_an_analysis_on_workers_tells_what_the_embedded_one_does(
     cluster: Cluster, traces: Path, embedded: dict[str, Any]
 ) -> None:
     found = weft(cluster, "analyze", str(traces), "--master", cluster.master, "--memory", "512m")
-    assert found == embedded
+    assert different(found, embedded) == []
 
 
 def test_an_analysis_through_spark_connect_tells_what_the_embedded_one_does(
     cluster: Cluster, traces: Path, embedded: dict[str, Any]
 ) -> None:
     with cluster.connect() as remote:
-        assert weft(cluster, "analyze", str(traces), "--master", remote) == embedded
+        assert different(weft(cluster, "analyze", str(traces), "--master", remote), embedded) == []
 
 
 def test_a_sweep_on_workers_tells_what_the_embedded_one_does(cluster: Cluster, spark: SparkSession, tmp_path: Path) -> None:
@@ -96,6 +98,24 @@ def test_a_sweep_on_workers_tells_what_the_embedded_one_does(cluster: Cluster, s
     assert _of_no_machine(there["runs"]) == _of_no_machine(here["runs"]) and len(there["runs"]) == 6
     executors = {path.parts[-1] for path in cluster.folder.glob("work/app-*/*")}
     assert len(executors) == 2
+
+
+def different(one: dict[str, Any], other: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Where two analyses are not the same, row by row; sums of fractions may differ by the order that tasks end in."""
+    assert one.keys() == other.keys() and one["tables"].keys() == other["tables"].keys()
+    pairs = [("runs", one["runs"], other["runs"]), ("warnings", one["warnings"], other["warnings"])]
+    pairs += [(name, table["rows"], other["tables"][name]["rows"]) for name, table in one["tables"].items()]
+    return [(name, *rows) for name, *both in pairs for rows in zip_longest(*both) if not _same(*rows)]
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return isclose(one, other, rel_tol=1e-12)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
+    return bool(one == other)
 
 
 def _as_json(analysis: dict[str, Any]) -> dict[str, Any]:
