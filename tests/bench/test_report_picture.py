@@ -131,7 +131,7 @@ def test_the_player_gets_every_event_in_order_of_time() -> None:
 
 def test_a_run_has_a_panel_with_its_name_and_counts() -> None:
     stages = page(pictured(3)).all("figure", "stage")
-    assert [one.one("h3").text for one in stages] == [run["name"] for run in sample(3)["runs"]]
+    assert [one.one("h3").text for one in stages] == [f"{run['name']} \u00b7 {run['stack']}" for run in sample(3)["runs"]]
     assert [one["data-count"] for one in stages[0].all("dd")] == ["reached", "copies", "again", "lazy"]
 
 
@@ -139,7 +139,7 @@ def test_more_runs_than_panels_are_picked_by_name() -> None:
     stages = page(pictured(PANELS + 2)).all("figure", "stage")
     assert len(stages) == PANELS
     picked = [[option.text for option in one.all("option") if "selected" in option.attributes] for one in stages]
-    assert picked == [[run["name"]] for run in sample(PANELS)["runs"]]
+    assert picked == [[f"{run['name']} \u00b7 {run['stack']}"] for run in sample(PANELS)["runs"]]
     assert all(len(one.all("option")) == PANELS + 2 for one in stages)
 
 
