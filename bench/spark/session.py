@@ -87,7 +87,7 @@ LOCAL_SETTINGS = {
 
 @contextmanager
 def spark_session(master: str | None = None, *, memory: str | None = None, short: bool = False) -> Iterator[SparkSession]:
-    """A session that is stopped at the end. `memory` is Java's heap, as Spark writes it: `2g`.
+    """A session that is stopped at the end; a process has one at a time. `memory` is Java's heap, as Spark writes it: `2g`.
 
     `short` is for small traces, where most of the time goes to compiling: Java then compiles quickly instead of well.
     """
@@ -159,6 +159,10 @@ def _connected(builder: SparkSession.Builder, master: str) -> Iterator[SparkSess
 
 @contextmanager
 def _embedded(builder: SparkSession.Builder, master: str, settings: dict[str, str]) -> Iterator[SparkSession]:
+    from pyspark import SparkContext
+
+    if SparkContext._active_spark_context is not None:  # to be given that one, and to stop it, would be another's surprise
+        raise WeftError("this process has a Spark session already: end it first, or hand it to the functions of bench.spark")
     java = find_java()
     with tempfile.TemporaryDirectory(prefix="weft-spark-", ignore_cleanup_errors=True) as folder, _py4j_mute():
         home = Path(folder)

@@ -574,15 +574,21 @@ class Srpt(Router):
             self.trace(DUPLICATE, publication.topic, publication.id, sender)
 
     def _hand_on(self, tree: Tree) -> None:
-        """In their order, up to the first that is not judged."""
-        while tree.queue and tree.queue[0].accepted is not None:
-            item = tree.queue.popleft()
-            if tree.is_root:
-                self._number(tree, item)
-            if item.reign is not None:
-                self._pass(tree, item)
-            if item.deliver and item.accepted and tree.topic in self.interests:
-                self._deliver(item.publication, item.hops)
+        """In their order, up to the first that is not judged; one at a time, though an answer brings this node's next."""
+        if tree.handing:
+            return
+        tree.handing = True
+        try:
+            while tree.queue and tree.queue[0].accepted is not None:
+                item = tree.queue.popleft()
+                if tree.is_root:
+                    self._number(tree, item)
+                if item.reign is not None:
+                    self._pass(tree, item)
+                if item.deliver and item.accepted and tree.topic in self.interests:
+                    self._deliver(item.publication, item.hops)
+        finally:
+            tree.handing = False
 
     def _number(self, tree: Tree, item: Item) -> None:
         """At the root, what waited when it became one too. If it is none any more, the source sends it to the one there is."""

@@ -55,8 +55,8 @@ class Tree:
     """`parent` is None at the root, and where no way is known yet, when `is_root` is false."""
 
     __slots__ = (
-        "asked", "attached", "beat", "bequest", "children", "heard", "in_force", "is_root", "last", "opener", "order", "parent",
-        "passed", "queue", "refreshed", "reign", "root", "since", "topic", "wanted",
+        "asked", "attached", "beat", "bequest", "children", "handing", "heard", "in_force", "is_root", "last", "opener", "order",
+        "parent", "passed", "queue", "refreshed", "reign", "root", "since", "topic", "wanted",
     )  # fmt: skip
 
     def __init__(self, topic: str, now: int, opener: Peer | None = None) -> None:
@@ -74,6 +74,7 @@ class Tree:
         self.children: dict[Peer, Child] = {}
         self.order: tuple[Peer, ...] = ()
         self.queue: deque[Item] = deque()
+        self.handing = False  # on what is in it
         self.bequest: list[Down] = []  # of this node's own reigns, which are over
         self.since = now
         self.heard = now  # of the parent

@@ -81,15 +81,10 @@ async def test_kadpubsub_passes_over_those_that_have_gone_without_a_word() -> No
                 assert await heard(messages, 1) == [b"who is there?"]
 
 
-TAKEN_ALONG = "known fault: a publisher that is itself the new root may take along all but its first message"
-
-
-@pytest.mark.parametrize(
-    "stack", ["kademlia/kadpubsub", pytest.param("kademlia/srpt-s", marks=pytest.mark.xfail(strict=False, reason=TAKEN_ALONG))]
-)
+@pytest.mark.parametrize("stack", ["kademlia/kadpubsub", "kademlia/srpt-s"])
 async def test_what_was_published_last_arrives_although_the_node_closes_at_once(stack: str) -> None:
     """It is not known yet where it goes when the block ends."""
-    with trio.fail_after(DEADLINE_S if stack != "kademlia/srpt-s" else 30):
+    with trio.fail_after(DEADLINE_S):
         async with PubSub.open(stack, listen=HERE) as hearer, hearer.subscribe("news", buffer=100) as messages:
             async with PubSub.open(stack, bootstrap=hearer.addresses, listen=HERE) as node:
                 for number in range(20):

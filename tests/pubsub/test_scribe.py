@@ -167,6 +167,18 @@ def test_the_root_s_own_message_takes_no_step_to_the_root() -> None:
     assert desk.router.unplaced() == 0
 
 
+def test_what_waited_for_a_way_is_numbered_in_its_order_by_a_root_of_its_own() -> None:
+    """Each is answered for at once, whereupon the next one leaves."""
+    desk = Desk(0).attached(1)
+    desk.cube.ready = False
+    for data in (b"a", b"b", b"c"):
+        desk.publish(data)
+    assert desk.sent() == []
+    desk.cube.ready = True
+    desk.publish(b"d")
+    assert [(peer, m.number, m.data) for peer, m in desk.sent()] == [(1, 1, b"a"), (1, 2, b"b"), (1, 3, b"c"), (1, 4, b"d")]
+
+
 def test_a_new_root_that_publishes_waits_for_those_who_find_it() -> None:
     """Else who comes, publishes and goes would take its message along."""
     desk = Desk(0)

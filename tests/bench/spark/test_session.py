@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from bench.spark import session
 from bench.spark.session import find_java, spark_session
@@ -140,6 +141,12 @@ def test_what_py4j_logs_is_not_shown(caplog: pytest.LogCaptureFixture) -> None:
             logging.getLogger().handle(logging.LogRecord("root", logging.ERROR, path, 1, path, None, None))
         logging.getLogger("py4j.clientserver").error("shut down")
     assert caplog.messages == ["/lib/other/file.py"]
+
+
+def test_a_second_session_in_a_process_is_refused_and_the_first_goes_on(spark: SparkSession) -> None:
+    with pytest.raises(WeftError, match="has a Spark session already"), spark_session("local[1]"):
+        pass
+    assert spark.range(3).count() == 3
 
 
 def test_a_java_that_breaks_is_told_with_its_last_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
