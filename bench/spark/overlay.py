@@ -128,7 +128,8 @@ def clustering(members: DataFrame, links: DataFrame) -> DataFrame:
     small, _ = _cut(members.join(F.broadcast(wedges.where(F.col("wedges") > WEDGES)), GRAPH, "left_anti").select(*GRAPH, "id"))
     shares = _triangles(outward.join(small, "id", "left_semi"), links).groupBy("id").agg(F.sum("share").alias("share"))
     means = small.join(shares, "id", "left").groupBy(*GRAPH).agg(F.avg(F.coalesce("share", F.lit(0.0))).alias("mean"))
-    return _cut(means.selectExpr(*GRAPH, "least(1, mean) AS clustering"), "true", outward, small)[0]  # thirds do not add up
+    rounded = means.selectExpr(*GRAPH, "round(mean, 12) AS clustering")  # thirds do not add up, nor alike in another order
+    return _cut(rounded, "true", outward, small)[0]
 
 
 def _outward(links: DataFrame) -> DataFrame:

@@ -101,7 +101,7 @@ def test_a_sweep_on_workers_tells_what_the_embedded_one_does(cluster: Cluster, s
 
 
 def different(one: dict[str, Any], other: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Where two analyses are not the same, row by row; sums of fractions may differ by the order that tasks end in."""
+    """Where two analyses are not the same, row by row. In the last digit a mean of fractions hangs on the order of its sum."""
     assert one.keys() == other.keys() and one["tables"].keys() == other["tables"].keys()
     pairs = [("runs", one["runs"], other["runs"]), ("warnings", one["warnings"], other["warnings"])]
     pairs += [(name, table["rows"], other["tables"][name]["rows"]) for name, table in one["tables"].items()]
