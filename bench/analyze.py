@@ -35,7 +35,7 @@ def analyze(traces: Sequence[Path], args: argparse.Namespace, progress: Report |
         )
     if args.report is not None:
         report.write(analysis, args.report, title=_title(analysis["runs"]))
-    return {name: found for name, found in analysis.items() if name != "pictures"}
+    return {name: found for name, found in analysis.items() if name not in ("pictures", "bands")}
 
 
 def comparison(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

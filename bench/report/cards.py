@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from bench.report import draw
 from bench.report.draw import Line, Mark, Words
-from bench.report.given import Given, Point, Run
+from bench.report.given import Between, Given, Point, Run
 from bench.report.scale import Axis
 from bench.report.text import escape
 
@@ -26,6 +26,7 @@ Marks = Callable[[Sequence[Run]], list[Mark]]
 class Series(NamedTuple):
     run: Run
     points: list[Point]
+    band: Sequence[Between] = ()
 
 
 class Axes(NamedTuple):
@@ -42,14 +43,14 @@ def curves(given: Given, words: Words, series: Sequence[Series], axes: Axes, mar
     """A line a run: in one plot, or in a panel each."""
     if len(series) > OVERLAID:
         return _separate(given, words, series, axes, marks)
-    lines = [Line(one.run.label, key_colour(given, one.run) or place + 1, one.points) for place, one in enumerate(series)]
+    lines = [Line(one.run.label, key_colour(given, one.run) or at, one.points, one.band) for at, one in enumerate(series, 1)]
     instants = marks([one.run for one in series]) if marks else []
     heard = words._replace(description="; ".join(_heard(line, axes) for line in lines))
     return card(words.title, words.description, draw.lines(heard, lines, axes.x, axes.y, instants), "wide" if marks else "")
 
 
 def _separate(given: Given, words: Words, series: Sequence[Series], axes: Axes, marks: Marks | None) -> str:
-    lines = [Line(one.run.label, 0, one.points) for one in series]
+    lines = [Line(one.run.label, 0, one.points, one.band) for one in series]
     drawn = []
     for place, (one, line) in enumerate(zip(series[:PANELS], lines, strict=False)):
         own = Words(f"{words.key}-{place}", f"{words.title}: {line.label}", _heard(line, axes))

@@ -58,10 +58,14 @@ def cumulative(given: Given, key: str, title: str, distribution: Distribution) -
     if _in_one(distribution):
         return ""
     axes = Axes(_axis(distribution, "milliseconds"), Axis(Scale(0.0, 1.0, 0.25), "share that came within", percent=True))
-    series = [Series(one.run, _sums(one.bars, axes.x.scale.high)) for one in distribution.of_runs]
+    series = [
+        Series(run, _sums(bars, axes.x.scale.high), given.bands.get((run.number, distribution.what), ()))
+        for run, bars in distribution.of_runs
+    ]
     if len(series) <= OVERLAID:
         series.sort(key=_half_way)  # the names at the right stand in the order of the lines
-    return curves(given, Words(key, title, "Further left is faster."), series, axes)
+    sure = " The band is the 95 % confidence interval over the messages of the run." if any(one.band for one in series) else ""
+    return curves(given, Words(key, title, f"Further left is faster.{sure}"), series, axes)
 
 
 def histogram(given: Given, key: str, title: str, distribution: Distribution) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from bench.report.given import Point
+from bench.report.given import Between, Point
 from bench.report.scale import Axis
 from bench.report.text import escape, short
 
@@ -31,6 +31,8 @@ class Line(NamedTuple):
     label: str
     colour: int
     points: Sequence[Point]
+    band: Sequence[Between] = ()
+    """Its interval, drawn behind it."""
 
 
 class Mark(NamedTuple):
@@ -64,7 +66,7 @@ class Words(NamedTuple):
 
 def lines(words: Words, series: Sequence[Line], x: Axis, y: Axis, marks: Sequence[Mark] = ()) -> str:
     """All in one plot, each with its name at its end."""
-    body = [_grid(x, y, HEIGHT), _marks(marks, x, HEIGHT), _stretched(HEIGHT, [_curve(line, x, y, HEIGHT) for line in series])]
+    body = [_grid(x, y, HEIGHT), _marks(marks, x, HEIGHT), _stretched(HEIGHT, _curves(series, x, y, HEIGHT))]
     body += [_reach(line, x, y) + _points(line, x, y, HEIGHT) for line in series]
     return _plot("plot-lines", words, HEIGHT, [*body, _ends(series, y)])
 
@@ -72,7 +74,7 @@ def lines(words: Words, series: Sequence[Line], x: Axis, y: Axis, marks: Sequenc
 def panel(words: Words, line: Line, x: Axis, y: Axis, marks: Sequence[Mark] = (), backdrop: str = "") -> str:
     """One line of many, before all others in grey."""
     behind = f'<use href="#{backdrop}"/>' if backdrop else ""
-    inner = _stretched(PANEL_HEIGHT, [behind, _curve(line, x, y, PANEL_HEIGHT)])
+    inner = _stretched(PANEL_HEIGHT, [behind, *_curves([line], x, y, PANEL_HEIGHT)])
     return _plot("plot-panel", words, PANEL_HEIGHT, [_ends_of_axes(x, y), _marks(marks, x, PANEL_HEIGHT), inner])
 
 
@@ -154,6 +156,19 @@ def _marks(marks: Sequence[Mark], x: Axis, height: int) -> str:
     places = [(_across(mark.at, x), escape(mark.text)) for mark in marks]
     kind = f'class="mark" y1="0" y2="{height}"'
     return "".join(f'<line {kind} x1="{at}" x2="{at}"><title>{text}</title></line>' for at, text in places)
+
+
+def _curves(series: Sequence[Line], x: Axis, y: Axis, height: int) -> list[str]:
+    """No band covers a line."""
+    return [*(_band(line, x, y, height) for line in series), *(_curve(line, x, y, height) for line in series)]
+
+
+def _band(line: Line, x: Axis, y: Axis, height: int) -> str:
+    if len(line.band) < 2:
+        return ""
+    round_it = [*((at, high) for at, _, high in line.band), *((at, low) for at, low, _ in reversed(line.band))]
+    drawn = "L".join(_place(at, value, x, y, height) for at, value in round_it)
+    return f'<path class="sure c{line.colour}" d="M{drawn}"/>'
 
 
 def _curve(line: Line, x: Axis, y: Axis, height: int) -> str:

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 from bench.report.picture import Picture, pictures
 
 Point = tuple[float, float | None]
+Between = tuple[float, float, float]
+"""At a place across, the lower and the upper end of an interval."""
 
 LARGEST = 1e150  # the square of it is still finite
 
@@ -79,6 +81,8 @@ class Given(NamedTuple):
     tables: Mapping[str, Table]
     warnings: tuple[str, ...]
     pictures: tuple[Picture, ...] = ()
+    bands: Mapping[tuple[int, str], Sequence[Between]] = {}
+    """Of the distribution of what in a run, by place."""
 
     def table(self, name: str) -> Table | None:
         """One that has rows."""
@@ -89,7 +93,8 @@ class Given(NamedTuple):
 def read(analysis: Mapping[str, Any]) -> Given:
     tables = {str(name): _table(str(name), table) for name, table in (analysis.get("tables") or {}).items()}
     warnings = tuple(map(str, analysis.get("warnings") or ()))
-    return Given(_runs(analysis.get("runs") or ()), tables, warnings, pictures(analysis.get("pictures")))
+    bands = _bands(analysis.get("bands") or ())
+    return Given(_runs(analysis.get("runs") or ()), tables, warnings, pictures(analysis.get("pictures")), bands)
 
 
 def number(value: object) -> float | None:
@@ -113,6 +118,15 @@ def _runs(runs: Iterable[Mapping[str, Any]]) -> tuple[Run, ...]:
         key = own if isinstance(own, int) else place
         found.append(Run(key, f"{name} #{key}" if name in shared else name, run))
     return tuple(found)
+
+
+def _bands(rows: Iterable[Sequence[Any]]) -> dict[tuple[int, str], list[Between]]:
+    found: dict[tuple[int, str], list[Between]] = {}
+    for run, what, *ends in rows:
+        place = numbers(ends)
+        if len(place) == len(ends) == 3:
+            found.setdefault((run, str(what)), []).append((place[0], place[1], place[2]))
+    return {key: sorted(places) for key, places in found.items()}
 
 
 def _table(name: str, table: Mapping[str, Any] | None) -> Table:

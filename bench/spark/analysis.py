@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from bench.spark import latency, overlay, picture
+from bench.spark import band, latency, overlay, picture
 from bench.spark import single_root as trees
 from bench.spark.figures import message_figures, run_figures, warnings
 from bench.spark.gather import Facts, figure_groups, gathered, groups
@@ -91,8 +91,9 @@ def analyze(
 ) -> dict[str, Any]:
     """Runs, tables and warnings as one JSON-able object.
 
-    `graph` computes the overlay's quality too, which takes longest; `pictures` adds what `bench.spark.picture` takes of one
-    message of each run; `parquet` is a new folder for every table in full.
+    `graph` computes the overlay's quality too, which takes longest; `pictures` adds what is only drawn: what
+    `bench.spark.picture` takes of one message of each run, and the bands of distributions; `parquet` is a new folder
+    for every table in full.
     """
     tell = progress or (lambda share, word: None)
     tell(0.0, "looking over the traces")
@@ -114,7 +115,7 @@ def analyze(
             _write_facts(known, parquet)
         said = [*warnings(known, shown)]
         tell(0.9, "pictures")
-        drawn = {"pictures": picture.pictures(known)} if pictures else {}
+        drawn = {"pictures": picture.pictures(known), "bands": band.bands(known.pairs, shown.spreads)} if pictures else {}
     return {"runs": runs, "tables": tables, "warnings": said, **drawn}
 
 

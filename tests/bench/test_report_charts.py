@@ -151,6 +151,13 @@ def test_a_line_goes_through_its_points() -> None:
     assert corners(path) == [[(0, HEIGHT), (WIDTH / 2, HEIGHT * 0.75), (WIDTH, 0)]]
 
 
+def test_a_band_lies_behind_its_line() -> None:
+    tree = drawn(Line("a", 1, [(0, 0.0), (10, 1.0)], [(0, 0.0, 0.25), (10, 0.75, 1.0)]))
+    assert corners(tree.one("path", "sure")) == [[(0, HEIGHT * 0.75), (WIDTH, 0), (WIDTH, HEIGHT / 4), (0, HEIGHT)]]
+    assert [path["class"] for path in tree.all("path")][:2] == ["sure c1", "line c1"]
+    assert not drawn(Line("a", 1, [(0, 0.0), (10, 1.0)])).all("path", "sure")
+
+
 def test_a_gap_cuts_a_line_and_a_lone_point_is_a_dot() -> None:
     many: list[Point] = [(at / 10, None if at in (40, 42) else 0.5) for at in range(100)]
     tree = drawn(Line("a", 1, many))
@@ -245,6 +252,16 @@ def latencies(*rows: tuple[int, str, float | None, float | None, int | None]) ->
     analysis = sample(2)
     analysis["tables"]["latency_distribution"]["rows"] = [list(row) for row in rows]
     return analysis
+
+
+def test_a_sum_has_the_band_of_its_run_and_what_it_is_of() -> None:
+    rows = [(run, "delivery", low, low + 10.0, 2) for run in (0, 1) for low in (0.0, 10.0)]
+    ends: list[list[object]] = [[0, "delivery", 20.0, 1.0, 1.0], [0, "delivery", 10.0, 0.0, 0.5]]
+    ends += [[1, "reception", 10.0, 0.0, 0.5], [1, "delivery", 10.0, None, 1.0]]
+    shown = card(page(latencies(*rows) | {"bands": ends}), "Latency to delivery")
+    assert corners(shown.one("path", "sure")) == [[(WIDTH / 2, HEIGHT / 2), (WIDTH, 0), (WIDTH, 0), (WIDTH / 2, HEIGHT)]]
+    assert "95 % confidence interval" in shown.one("figcaption").all("p")[0].text
+    assert "confidence" not in card(page(latencies(*rows)), "Latency to delivery").one("figcaption").all("p")[0].text
 
 
 def test_sums_rise_from_nothing_to_all() -> None:
