@@ -122,8 +122,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(str(error), 1)
     except MemoryError:
         return _complain("out of memory; try fewer nodes or messages", 1)
-    except KeyboardInterrupt:
-        return _complain("interrupted", 130)
+    except KeyboardInterrupt as error:
+        return _complain(f"interrupted{error}", 130)
 
 
 def _mend_streams() -> None:
@@ -373,7 +373,7 @@ def sweep(args: argparse.Namespace) -> None:
 
     check(args.master, args.memory)
     sweeps.prepare(args.csv, args.parquet, args.report, traces=args.traces)
-    with progress(args.quiet) as tell:
+    with progress(args.quiet) as tell, _resumable(args.keep):
         pool = partial(_spark_tasks, args.master, args.memory)
         result = sweeps.sweep(plan, pool, Kept(args.keep), traces=args.traces, progress=tell)
     if args.json:
@@ -411,6 +411,14 @@ def _list_points(plan: Plan, json: bool) -> None:
         return
     print_rows([{"point": row["point"]} for row in rows])
     print(f"{len(rows)} points x {len(plan.seeds)} seeds = {len(rows) * len(plan.seeds)} runs")
+
+
+@contextmanager
+def _resumable(keep: Path) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(f": what is done is kept in {keep}, and the same command goes on with the rest") from error
 
 
 @contextmanager
@@ -480,7 +488,8 @@ def reproduce(args: argparse.Namespace) -> None:
 
     asked = {"quick": args.quick, "seed": args.seed, "runs": args.runs, "pictures": args.pictures, "keep": args.keep}
     asked["jobs"] = args.jobs
-    with progress(args.quiet) as tell, spark_session(args.master, memory=args.memory, short=True) as spark:
+    session = spark_session(args.master, memory=args.memory, short=True)
+    with progress(args.quiet) as tell, _resumable(args.keep), session as spark:
         results = reproduced(ids, spark=spark, progress=tell, **asked)
     if args.json:
         print_json({"figures": results} if args.all or len(ids) > 1 else results[0])

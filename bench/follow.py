@@ -86,6 +86,8 @@ def show(found: dict[str, object], as_json: bool) -> None:
     else:
         sys.stdout.write(HOME if sys.stdout.isatty() else "\n")
         print_figures(found)
+        if not found.get("rows"):
+            print("No row has come yet; those that do are shown some seconds later.")
         if found.get("deliveries_unpublished"):
             print("Some messages were published by nodes that send no trace here: of them no figure can tell.")
     sys.stdout.flush()

@@ -137,7 +137,8 @@ def _charts(grid: Grid) -> str:
     if not grid.points or not grid.measures:
         return _section("charts", "Charts", "", '<p class="nothing">Nothing to show: no run of the sweep came to its end.</p>')
     measures = "".join(f'<option value="{place}">{escape(label(name))}</option>' for place, name in enumerate(grid.measures))
-    picks = "".join(_pick(place, axis) for place, axis in enumerate(grid.axes) if len(axis.values) > 1)
+    several = [(place, axis) for place, axis in enumerate(grid.axes) if len(axis.values) > 1]
+    picks = "".join(_pick(place, axis) for place, axis in several) if len(several) > 1 else ""  # else it is the one chart's axis
     controls = f'<div class="controls"><label>Measure <select class="measure">{measures}</select></label>{picks}</div>'
     drawn = f'<div id="sweep" hidden>{controls}<ul class="legend"></ul><div class="cards plots"></div></div>'
     plain = '<p class="nothing without">A script draws the charts; this browser runs none. The grid below has the figures.</p>'

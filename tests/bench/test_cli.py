@@ -276,6 +276,17 @@ def test_a_failed_run_is_one_line(
     assert weft("sim") == (status, "", line)
 
 
+def test_an_interrupted_sweep_says_where_its_runs_are(weft: Weft, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def sweep(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bench.sweep.sweep", sweep)
+    (tmp_path / "s.toml").write_text("[grid]\nnodes = [8, 9]\n")
+    status, out, err = weft("sweep", str(tmp_path / "s.toml"), "--keep", str(tmp_path / "kept"))
+    assert (status, out) == (130, "")
+    assert err == f"weft: interrupted: what is done is kept in {tmp_path / 'kept'}, and the same command goes on with the rest\n"
+
+
 def test_demo_prints_its_rows(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"stack": "static/flood", "loss": 0.1, "nodes": 1000}, {"stack": "other", "reliability": None}]
     result = {"rows": rows, "warnings": ["a clock jumps"], "report": "/there/weft-demo.html"}

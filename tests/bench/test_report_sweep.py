@@ -75,6 +75,13 @@ def test_a_measure_is_picked_and_parameters_are_held() -> None:
     assert held == [["all", *STACKS], list(FAULTS), ["50", "100", "200"]]
 
 
+def test_the_axis_of_the_only_chart_is_not_held() -> None:
+    result = swept()
+    for point in result["points"]:
+        point["settings"] = {"stack": point["settings"]["stack"]}
+    assert not page(result).all("select", "held")
+
+
 def test_without_stacks_there_is_one_line() -> None:
     result = swept()
     for point in result["points"]:
