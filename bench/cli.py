@@ -521,8 +521,9 @@ def stacks(args: argparse.Namespace) -> None:
     width = max(len(name) for name, _ in told)
     for name, meaning in told:
         print(f"{name:{width}}  {meaning}".rstrip())
-    if args.stack:
-        print("Times are in microseconds.")
+    if options:
+        example = f"{options[-1].option}={str(options[-1].default).lower()}"
+        print(f"Times are in microseconds. Set one with weft sim --stack {args.stack} --set {example}, or in a scenario's file.")
 
 
 def bench_micro(args: argparse.Namespace) -> None:
