@@ -146,7 +146,7 @@ def srpt(
     t_pp: float = 100.0,
     window: float = WINDOW,
 ) -> Scenario:
-    """With a `group` it is SRPT-B; a `root` of -1 gives each topic one of its own; `acks` are charged, one for each copy."""
+    """With a `group` it is SRPT-B; a `root` of -2 is the node of the topic's number; `acks` are charged, one for each copy."""
     router: dict[str, bool | int | float | str] = {"root": root, "root_link": True, "patience": 600_000_000, "acks": acks}
     return Scenario(
         stack="vcube/srpt-b" if group else "vcube/srpt-s",

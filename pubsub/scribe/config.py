@@ -8,13 +8,13 @@ from overlays.vcube.cube import PLACES
 from peer.errors import UsageError
 from peer.machine import MS, SECOND
 
-BY_TOPIC = -1
-LEAST = {"root": BY_TOPIC, "root_link": 0, "acks": 0, "beats": 1, "keep": 1, "held_bytes": 1, "group": 1}  # the others are times
+BY_TOPIC, BY_NUMBER = -1, -2
+LEAST = {"root": BY_NUMBER, "root_link": 0, "acks": 0, "beats": 1, "keep": 1, "held_bytes": 1, "group": 1}  # the others are times
 
 
 @dataclass(frozen=True)
 class ScribeConfig:
-    root: int = BY_TOPIC  # or the place in the cube that all topics belong to: 0 in the experiments of VCube-PS
+    root: int = BY_TOPIC  # by its hash; or the place in the cube that all topics belong to; -2: the number that ends its name
     root_link: bool = False  # a subscriber holds a link to the root, so that what it publishes meets no dial
     acks: bool = False  # each copy is acknowledged to the parent, for its cost alone: the authors of VCube-PS seem to do so
     beat_every: int = 5 * SECOND  # a guess: the root says that the tree stands, and how far it is

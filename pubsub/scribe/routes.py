@@ -1,7 +1,8 @@
 """Who is whose parent in the tree of a topic, computed from what the overlay knows.
 
 - `ByKey`: the next hop to the key of the topic, over any overlay that has `next_hop`. The root is known when it has answered.
-- `ByPlace`: the same over `vcube`, where every member knows who the root is; the place may be given instead of hashed.
+- `ByPlace`: the same over `vcube`, where every member knows who the root is; the place may be given
+  instead of hashed, or be the number at the end of the topic's name.
 - `ByBroker`: only the brokers of `vcube` make the tree. The places come in groups of `group`, and of each group the member that
   is up nearest to its first place is the broker, so whoever is up has one; the others hang on it.
 Bounds: of one version of the roll, the set of brokers and the ways of KNOWN topics.
@@ -9,15 +10,17 @@ Bounds: of one version of the roll, the set of brokers and the ways of KNOWN top
 
 from __future__ import annotations
 
+import re
 from typing import Protocol, TypeAlias
 
 from overlays.overlay import Overlay
-from overlays.vcube.cube import nearest
+from overlays.vcube.cube import PLACES, nearest
 from overlays.vcube.machine import VCube, place_of
 from peer.machine import Peer
-from pubsub.scribe.config import BY_TOPIC, BrokerConfig, ScribeConfig
+from pubsub.scribe.config import BY_NUMBER, BrokerConfig, ScribeConfig
 
 KNOWN = 4_096
+ENDING = re.compile(r"[0-9]{1,9}$")
 
 Rank: TypeAlias = tuple[int, int]
 Way: TypeAlias = tuple[Peer | None, Peer | None]
@@ -95,7 +98,10 @@ class ByPlace:
         return 0, self._distance(child)
 
     def place(self, topic: str) -> int:
-        return place_of(topic.encode()) if self._place == BY_TOPIC else self._place
+        if self._place >= 0:
+            return self._place
+        number = ENDING.search(topic) if self._place == BY_NUMBER else None
+        return int(number[0]) % PLACES if number is not None else place_of(topic.encode())
 
     def members(self) -> int:
         return self.cube.roll.up

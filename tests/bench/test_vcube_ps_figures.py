@@ -145,7 +145,7 @@ def test_many_topics_have_a_root_each_and_their_rise_is_judged() -> None:
 
     told, asked = lab(False, answer=answer)
     rows = vcube_ps_fig7.rows(asked)
-    assert {each.router["root"] for each in told.asked if each.stack == "vcube/srpt-s"} == {-1}
+    assert {each.router["root"] for each in told.asked if each.stack == "vcube/srpt-s"} == {-2}
     assert {each.workload.rate for each in told.asked} == {512.0}
     assert all(row.ok for row in rows if row.program is not None or row.paper is not None)
     assert len([row for row in rows if "rise" in row.name]) == 4

@@ -16,6 +16,7 @@ from bench.run import run
 from bench.scenario import Churn, Scenario, Workload, command
 from overlays.overlay import Overlay
 from overlays.static import Static
+from overlays.vcube.cube import PLACES
 from overlays.vcube.machine import VCube
 from overlays.vcube.messages import Member, News
 from overlays.vcube.roll import Founders
@@ -34,7 +35,7 @@ from pubsub.message import Filter, Publication, Verdict
 from pubsub.router import Router
 from pubsub.scribe import router as scribe
 from pubsub.scribe.channels import SOURCES, WINDOW, Inlets, Outlet
-from pubsub.scribe.config import BrokerConfig
+from pubsub.scribe.config import BY_NUMBER, BrokerConfig, ScribeConfig
 from pubsub.scribe.messages import HOPS, Attached, Beat, Bequest, Down, Got, Join, Leave, Publish, Skip, Taken
 from pubsub.scribe.router import FOUND, LOOK, SETTLED, SrptB, SrptS
 from pubsub.scribe.routes import ByBroker
@@ -728,13 +729,19 @@ def test_whatever_peers_say_nothing_is_delivered_twice_and_the_books_are_right(m
 
 
 def test_options_out_of_bounds_are_refused() -> None:
-    for name, value in (("beats", 0), ("keep", 0), ("patience", 10), ("root", -2)):
+    for name, value in (("beats", 0), ("keep", 0), ("patience", 10), ("root", -3)):
         with pytest.raises(UsageError, match=rf"router\.{name} is {value}; it must be at least"):
             stacks.check("vcube/srpt-s", {}, {name: value}, 10)
     with pytest.raises(UsageError, match=r"router\.group is 12; it must be a power of two"):
         stacks.check("vcube/srpt-b", {}, {"group": 12}, 10)
     with pytest.raises(UsageError, match=r"router\.root is 16384; it must be below"):
         stacks.check("vcube/srpt-s", {}, {"root": 1 << 14}, 10)
+
+
+def test_the_root_of_a_topic_may_be_at_the_number_that_ends_its_name() -> None:
+    routes = Desk(me=5, config=ScribeConfig(root=BY_NUMBER)).router.routes
+    assert [routes.root(topic) for topic in ("t3", "room 12/6", "7", f"t{PLACES + 2}")] == [3, 6, 7, 2]
+    assert routes.root("t3x") == Desk(me=5, config=ScribeConfig()).router.routes.root("t3x")
 
 
 # Whole networks.
