@@ -1,13 +1,17 @@
-"""For all tests: hypothesis made deterministic, and the command that replays a simulated run, printed when a test fails."""
+"""For all tests: hypothesis made deterministic, a Spark session, and the command that replays a simulated run that failed."""
 
 from __future__ import annotations
 
 import signal
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 hypothesis.settings.register_profile("weft", derandomize=True, deadline=None, print_blob=True, database=None)
 hypothesis.settings.load_profile("weft")
@@ -20,6 +24,15 @@ def pytest_configure() -> None:
     """Whoever starts the tests in the background may have them, and what they start, ignore Ctrl-C."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One for all tests of the measures: a process has one at a time, and starting it takes longer than most of them."""
+    from bench.spark.session import spark_session
+
+    with spark_session("local[2]", memory="1g", short=True) as session:
+        yield session
 
 
 def note_replay(line: str) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import trio
+from pyspark.sql import SparkSession
 
 from bench.spark.analysis import figures
 from bench.spark.libp2p_events import ARRIVAL, Report, read_rows
-from bench.spark.session import spark_session
 from tests.interop.foreign import Foreign, foreign, missing
 
 NODES, EACH = 5, 10
@@ -79,9 +79,8 @@ def test_every_event_is_read_and_both_forms_are_the_same(traced: Path) -> None:
     assert {"publish", "deliver", "joined", ARRIVAL, "send", "duplicate", "graft", "neighbor_up"} <= kinds
 
 
-def test_all_is_delivered_at_the_cost_of_a_ring(traced: Path) -> None:
-    with spark_session("local[2]", memory="1g", short=True) as spark:
-        found, other = figures(spark, [traced / "json", traced / "pb"])
+def test_all_is_delivered_at_the_cost_of_a_ring(traced: Path, spark: SparkSession) -> None:
+    found, other = figures(spark, [traced / "json", traced / "pb"])
     assert found["nodes"] == NODES
     assert (found["messages"], found["deliveries"]) == (NODES * EACH, NODES * EACH * (NODES - 1))
     assert found["reliability_min"] == 1.0
