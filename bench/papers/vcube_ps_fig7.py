@@ -7,7 +7,7 @@ for SRPT and 9.2 % for VCube-PS, to be met within a tenth of the whole.
 SRPT has a root for each topic. The program has such roots and does not call them, so how it places them is not known; here the
 root of topic k is node k, which gives each node the same work. Much hangs on that, since nodes have as much to do as they can:
 with 2^12 messages one run takes 675 units, by Zipf's law 850; with roots where the hashes of topics fall 832 and 1,040, and with
-the root of k at node 2k, which leaves odd nodes nothing to hand on, 2,480 and 2,535.
+the root of k at node 2k, which leaves odd nodes nothing to hand on, about 2,500 by either.
 
 512 messages a second come to 510 copies a second for each node to send, and as many ACKs: with those charged a node has just more
 to do than it can, and without them half of that. So SRPT acknowledges each copy here too (`acks`): without, it takes 522 units by

@@ -20,13 +20,14 @@ from pyspark.sql import functions as F
 from bench.spark import latency
 from bench.spark.delivery import NORMAL_95
 from bench.spark.gather import DELIVERY, RECEPTION
-from bench.spark.spread import BINS
+from bench.spark.spread import width
 from peer.machine import MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark.sql import Column, DataFrame, Row
+
 WHAT = {"delivery": (DELIVERY, latency.delivery), "reception": (RECEPTION, latency.reception)}
 
 
@@ -44,7 +45,7 @@ def bands(pairs: DataFrame, spreads: DataFrame) -> list[End]:
     """Of each run that has two messages; by run and size. The bins are those of `spread.histogram`."""
     found: list[End] = []
     for what, (number, value) in WHAT.items():
-        widths = spreads.where(F.col("what") == number).select("run", F.expr(f"max div {BINS} + 1").alias("width"))
+        widths = spreads.where(F.col("what") == number).select("run", width())
         rows = steps(pairs, value(), widths).orderBy("run", "bin").collect()
         for run, several in groupby(rows, key=lambda row: int(row.run)):
             found += _ends(run, what, list(several))

@@ -71,13 +71,18 @@ def histogram(frames: Sequence[DataFrame], spreads: DataFrame, bins: int = BINS)
     Values are not below zero, and bins that would be empty are left out.
     A bin holds low <= value < high; they are whole numbers wide, so there may be fewer than `bins`.
     """
-    widths = spreads.select("group", F.expr(f"max div {bins} + 1").alias("width"))
+    widths = spreads.select("group", width(bins))
     placed = [_told(frame).join(F.broadcast(widths), "group") for frame in frames]
     cell = F.col("group").bitwiseOR(F.expr("value div width")).alias("cell")
     counts = _union([frame.select(cell).groupBy("cell").agg(F.count("*").alias("count")) for frame in placed])
     told = counts.select(F.col("cell").bitwiseAND(-MOST).alias("group"), F.col("cell").bitwiseAND(MOST - 1).alias("bin"), "count")
     low, high = F.col("bin") * F.col("width"), (F.col("bin") + 1) * F.col("width")
     return told.join(F.broadcast(widths), "group").select("group", low.alias("low"), high.alias("high"), "count")
+
+
+def width(bins: int = BINS) -> Column:
+    """Of the bins of a group, from the `max` of its spread."""
+    return F.expr(f"max div {bins} + 1").alias("width")
 
 
 def _told(frame: DataFrame) -> DataFrame:
