@@ -112,9 +112,12 @@ class Srpt(Router):
 
     def unplaced(self) -> int:
         """What the root has not answered for; and a new root waits for those who have yet to hear that it is the root."""
-        alone = [tree for tree in self.trees.values() if tree.is_root and tree.passed and not tree.children]
-        expecting = sum(self.env.now() - tree.since < FOUND for tree in alone)
+        expecting = sum(tree.passed > 0 and self._expects(tree) for tree in self.trees.values())
         return expecting + sum(outlet.bytes for outlet in self.outlets.values())
+
+    def _expects(self, tree: Tree) -> bool:
+        """Whether this node is a new root, whom nobody has found yet."""
+        return tree.is_root and not tree.children and self.env.now() - tree.since < FOUND
 
     # Subscribing.
 
@@ -304,6 +307,8 @@ class Srpt(Router):
             self._route(tree)
         if tree.attached and child.waits:
             self._welcome(tree, sender, child)
+        if tree.is_root and len(tree.children) == 1 and (outlet := self.outlets.get(m.topic)) is not None and outlet.sent:
+            self._resend(m.topic, outlet)  # what there was no room for, until this child had the rest
 
     @upon(Leave)
     def leave_of(self, sender: Peer, m: Leave) -> None:
@@ -451,10 +456,14 @@ class Srpt(Router):
             self._judge(tree, item, sender)
 
     def _throne(self, topic: str, opener: Peer) -> Tree | None:
-        """The tree of a topic whose root this node is, where there is room in it."""
+        """The tree of a topic whose root this node is, where there is room in it.
+
+        A new root takes no more than it keeps for those who will find it: the first of many messages would be gone.
+        """
         tree = self._tree(topic, opener if opener != self.env.me else None)
         self._route(tree)
-        return tree if tree.is_root and len(tree.queue) < WAITING else None
+        full = len(tree.queue) >= WAITING or (tree.passed >= self.config.keep and self._expects(tree))
+        return tree if tree.is_root and not full else None
 
     def _answer(self, source: Peer, topic: str, life: int, floor: int) -> None:
         if source == self.env.me:

@@ -194,6 +194,32 @@ def test_a_new_root_that_publishes_waits_for_those_who_find_it() -> None:
     assert alone.router.unplaced() == 0
 
 
+def test_a_new_root_takes_no_more_than_it_keeps_until_somebody_has_found_it() -> None:
+    desk = Desk(0, config=replace_config(AT_0, keep=4))
+    own = [desk.publish(b"%d" % number) for number in range(3)]
+    for number in (1, 2, 3):
+        desk.hears(5, publish(number))
+    own += [desk.publish(b"%d" % number) for number in range(3, 6)]
+    assert [msg.number for _, msg in desk.sent() if isinstance(msg, Taken)] == [2]
+    desk.hears(3, Join("t", REIGN, 5))
+    heard = [msg for _, msg in desk.sent() if isinstance(msg, Down)]
+    assert [msg.id for msg in heard if msg.id.source == 0] == [publication.id for publication in own]
+    assert [msg.number for msg in heard] == list(range(1, 8))
+    desk.hears(5, publish(2))
+    assert [msg.data for _, msg in desk.sent() if isinstance(msg, Down)] == [b"2"]
+    assert desk.router.unplaced() == 0
+
+
+def test_a_new_root_that_nobody_finds_takes_the_rest_after_a_while() -> None:
+    desk = Desk(0, config=replace_config(AT_0, keep=4)).attached()
+    for number in range(6):
+        desk.publish(b"%d" % number)
+    assert desk.router.unplaced() > 0
+    desk.env.advance(FOUND + desk.router.config.patience + LOOK)
+    assert desk.router.unplaced() == 0 and desk.tree.passed == 6
+    assert delivered(desk) == [b"%d" % number for number in range(6)]
+
+
 def test_whoever_is_not_the_root_sends_a_publication_on_but_not_for_ever() -> None:
     desk = Desk(6)
     desk.hears(5, publish())
@@ -328,6 +354,7 @@ def test_a_parent_sends_what_a_child_lacks_and_goes_on() -> None:
 
 def test_what_is_not_kept_any_more_is_lost_and_said_so() -> None:
     desk = Desk(0, config=replace_config(AT_0, keep=2)).attached()
+    desk.env.advance(FOUND)
     for number in (1, 2, 3, 4):
         desk.hears(5, publish(number))
     desk.sent()
