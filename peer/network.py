@@ -27,7 +27,7 @@ class Half:
     """One direction of a link; `ears` are the receiver's machines, by the sender's port, `watched` is when its end looks
     whether it is idle."""
 
-    __slots__ = ("clock", "ears", "incarnation", "source", "target", "trouble", "twin", "watched")
+    __slots__ = ("clock", "ears", "incarnation", "queued", "source", "target", "trouble", "twin", "watched")
 
     def __init__(self, source: int, target: SimNode, ears: Sequence[Machine], incarnation: int) -> None:
         self.source = source
@@ -38,6 +38,7 @@ class Half:
         self.trouble: Trouble | None = None
         self.twin: Half = self
         self.watched = 0
+        self.queued = 0  # bytes that wait at a busy sender, or copies where bytes do not count
 
     def suffer(self, trouble: Trouble | None) -> None:
         self.trouble = trouble
@@ -104,12 +105,11 @@ Queued: TypeAlias = tuple[Half, int, Freight, int, int]
 class Uplink:
     """What a node has to send when its copies leave one at a time; by lanes, or in plain order where the model says so."""
 
-    __slots__ = ("closing", "lanes", "leaving", "queued", "waiting")
+    __slots__ = ("closing", "lanes", "leaving", "waiting")
 
     def __init__(self) -> None:
         self.lanes: tuple[deque[Queued], ...] = tuple(deque() for _ in Lane)
-        self.leaving: Queued | None = None  # the copy that is being sent now; nothing overtakes it
-        self.queued: dict[Half, int] = {}
+        self.leaving: Queued | None = None  # the copy that is being sent now; nothing overtakes it, and without one nothing waits
         self.closing: dict[Half, str] = {}
         self.waiting = 0
 
@@ -134,6 +134,7 @@ class Network:
         self.one_at_a_time = self.in_order or bool(self.byte_time)
         self.counts: Counter[str] = Counter()
         self.faults = Faults(self)
+        self.post = self._queue if self.one_at_a_time else self._carry  # one copy: when the sender's turn for it has come, or at once
         plain = stream is not None and not self.one_at_a_time
         self.post_all = self._post_each if not plain else self._post_shared if self.shared_clock else self._post_copies
 
@@ -172,13 +173,6 @@ class Network:
         for half, machine in zip(fan.halves, fan.machines, strict=True):
             if machine is not skip:
                 self.post(node, half, port, msg)
-
-    def post(self, node: SimNode, half: Half, port: int, msg: Freight) -> None:
-        """One copy: at once, or when the sender's turn for it has come."""
-        if self.one_at_a_time:
-            self._queue(node, half, port, msg)
-        else:
-            self._carry(node, half, port, msg)
 
     def _carry(self, node: SimNode, half: Half, port: int, msg: Freight) -> None:
         """Put one copy on its way."""
@@ -223,54 +217,45 @@ class Network:
     # A busy sender.
 
     def _queue(self, node: SimNode, half: Half, port: int, msg: Freight) -> None:
-        uplink = node.uplink
-        lane = msg.lane
-        size, cost = 0, self.costs[lane]
+        size, cost = 0, self.costs[msg.lane]
         if self.byte_time:
             size = node.envs[port].size(msg)
             cost += round(size * self.byte_time)
         if cost == 0:
             self._carry(node, half, port, msg)
             return
-        queued = uplink.queued.get(half, 0)
-        if queued and (verdict := admit(msg, size, queued, self.sim.queue)) != "send":
+        if half.queued and (verdict := admit(msg, size, half.queued, self.sim.queue)) != "send":
             self.counts["overload"] += 1
             self.sim.links.refused(node, half, port, msg, close=verdict == "close")
             return
-        uplink.queued[half] = queued + (size or 1)
+        uplink, queued = node.uplink, (half, port, msg, size, cost)
+        half.queued += size or 1
         uplink.waiting += 1
-        uplink.lanes[0 if self.in_order else lane].append((half, port, msg, size, cost))
+        if uplink.leaving is not None:
+            uplink.lanes[0 if self.in_order else msg.lane].append(queued)
+        else:
+            uplink.leaving = queued
+            # the authors' program removes a copy at each tick of a timer that is already running or not, at equal odds
+            delay = cost * self.rng.getrandbits(1) if self.ticks else cost
+            self.calendar.add((self.sim.now + delay, None, self._departs, (node, uplink)))
         if self.sim.samples:
             self.sim.sampled(node, msg, uplink.waiting)
-        if uplink.leaving is None:
-            self._send_next(node, uplink, self._first_delay(cost))
-
-    def _first_delay(self, cost: int) -> int:
-        """The authors' program removes a copy at each tick of a timer that is already running or not, at equal odds."""
-        return cost * self.rng.getrandbits(1) if self.ticks else cost
-
-    def _send_next(self, node: SimNode, uplink: Uplink, delay: int | None = None) -> None:
-        lane = uplink.lanes[0] or next((lane for lane in uplink.lanes if lane), uplink.lanes[0])
-        if not lane:
-            uplink.leaving = None
-            return
-        uplink.leaving = leaving = lane.popleft()
-        due = self.sim.now + (leaving[4] if delay is None else delay)
-        self.calendar.add((due, None, self._departs, (node, uplink)))
 
     def _departs(self, node: SimNode, uplink: Uplink) -> None:
         assert uplink.leaving is not None
         half, port, msg, size, _ = uplink.leaving
         uplink.waiting -= 1
-        left = uplink.queued.pop(half) - (size or 1)
-        if left:
-            uplink.queued[half] = left
+        half.queued -= size or 1
         if (node.up and node.links.get(half.target.id) is half) or half in uplink.closing:
             self._carry(node, half, port, msg)
         else:
             self.sim.links.dropped(node, half.target.id, port, msg, "no link")
-        self._send_next(node, uplink)
-        if not left and (node.heedful or uplink.closing):
+        uplink.leaving = None
+        if uplink.waiting:
+            lane = uplink.lanes[0] or next(lane for lane in uplink.lanes if lane)
+            uplink.leaving = leaving = lane.popleft()
+            self.calendar.add((self.sim.now + leaving[4], None, self._departs, (node, uplink)))
+        if not half.queued and (node.heedful or uplink.closing):
             self._emptied(node, half)
 
     def _emptied(self, node: SimNode, half: Half) -> None:

@@ -182,7 +182,7 @@ class SimEnv:
         half = self.node.links.get(peer)
         if half is None:
             return sum(self.node.envs[port].size(msg) for port, msg in self.node.dials.get(peer, ()))
-        return self.node.uplink.queued.get(half, 0) if self.node._uplink is not None else 0
+        return half.queued
 
     def learn(self, info: PeerInfo) -> None:
         """Every peer can be dialled by its number here; what was learned is only given back."""

@@ -216,7 +216,7 @@ class Links:
         node.holds.pop(peer, None)
         half.twin.suffer(CLOSED)
         self.sim.network.faults.forget(half.twin)
-        if node._uplink is not None and half in node.uplink.queued:
+        if half.queued:
             node.uplink.closing[half] = reason
         else:
             self.send_close(node, half, reason)

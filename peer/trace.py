@@ -165,7 +165,7 @@ class Tracer:
         dependencies: tuple[MessageId, ...] = (),
     ) -> None:
         """One event; `size` is the length of one encoded message, `hops` None where the wire does not carry them."""
-        if kind in _CARRIES_HOPS:
+        if kind in _CARRIES_HOPS and (hops is None or kind != DELIVER):
             hops = self._hops.fill(kind, node, msg, peer, hops)
         if self._heeded is not None and kind not in self._heeded:
             return
@@ -253,7 +253,7 @@ class _Hops:
         elif table is None:
             return hops
         elif kind == DELIVER:
-            return _at(table, node) if hops is None else hops
+            return _at(table, node)
         else:
             if hops is None and isinstance(peer, int):
                 before = _at(table, peer)

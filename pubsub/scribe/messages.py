@@ -118,13 +118,13 @@ class Got(Standing, frozen=True, tag=10):
 
 def check(me: Peer, msg: Message) -> None:
     """Whatever no honest peer says is a PeerError; messages that pass by reference have met no decoder."""
-    if isinstance(msg, Join | Leave | Standing | Spread | Taken) and len(msg.topic) > TOPIC:
+    if isinstance(msg, _NAMED) and len(msg.topic) > TOPIC:
         raise PeerError("no topic has such a name")
     if not isinstance(msg, Leave) and not 0 <= getattr(msg, "number", 0) <= NUMBER:
         raise PeerError("a number that no node counts to")
-    if isinstance(msg, Join | Standing | Down) and msg.reign is not None:
+    if isinstance(msg, _REIGNING) and msg.reign is not None:
         check_id(me, msg.reign)
-    if isinstance(msg, Publish | Down | Bequest):
+    if isinstance(msg, _CARRYING):
         check_id(me, msg.id)
         check_order(msg.order)
         if not 0 <= msg.hops <= NUMBER:
@@ -135,3 +135,8 @@ def check(me: Peer, msg: Message) -> None:
             raise PeerError("a publication in the name of another, or with numbers that no node counts to")
     if isinstance(msg, Taken):
         check_infos(me, (msg.me,))
+
+
+_NAMED = (Join, Leave, Standing, Spread, Taken)
+_REIGNING = (Join, Standing, Down)
+_CARRYING = (Publish, Down, Bequest)

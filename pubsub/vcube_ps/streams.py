@@ -68,6 +68,8 @@ class Streams:
     def arrived(self, key: Key, epoch: int, number: int, base: int, item: Item | None) -> list[Item]:
         """What may be handed up now, in order."""
         stream = self.streams.get(key)
+        if stream is None and base == number:
+            stream = self._begin(key, epoch, base)
         if stream is not None and epoch == stream.epoch and base <= number == stream.next and not stream.held:
             stream.next += 1  # the commonest case
             return [item] if item is not None else []
