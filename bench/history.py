@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from peer.machine import Lane, MessageId, Peer
-from peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
+from peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH, read_rows
 
 KINDS = (PUBLISH, DELIVER, JOINED, LEAVE, NODE_DOWN)
 
@@ -74,11 +74,8 @@ class Recorder:
 
 def read(folder: Path) -> list[Event]:
     """Of a run's folder; messages and nodes are the numbers that stand for them there."""
-    import pyarrow.parquet as pq
-
-    columns = ["node", "kind", "topic", "msg"]
-    parts = [pq.read_table(part, columns=columns) for part in sorted(folder.glob("rows-*.parquet"))]
-    rows: Iterator[dict[str, Any]] = (row for part in parts for row in part.to_pylist())
+    table = read_rows(folder).select(["node", "kind", "topic", "msg"])
+    rows: Iterator[dict[str, Any]] = (row for batch in table.to_batches() for row in batch.to_pylist())
     return [Event(row["node"], row["kind"], row["topic"], row["msg"]) for row in rows if row["kind"] in KINDS]
 
 

@@ -134,7 +134,7 @@ class Network:
         self.one_at_a_time = self.in_order or bool(self.byte_time)
         self.counts: Counter[str] = Counter()
         self.faults = Faults(self)
-        self.post = self._queue if self.one_at_a_time else self._carry  # one copy: when the sender's turn for it has come, or at once
+        self.post = self._queue if self.one_at_a_time else self._carry  # one copy, when its turn has come or at once
         plain = stream is not None and not self.one_at_a_time
         self.post_all = self._post_each if not plain else self._post_shared if self.shared_clock else self._post_copies
 

@@ -306,6 +306,7 @@ class _Files:
         self._pending: list[Row] = []
         self._parts = 0
         self._written = 0
+        self._named = 0  # messages in the side table
         self._keys = Keys()
         self._open = True
         self._failure: TraceError | None = None
@@ -337,7 +338,7 @@ class _Files:
         if self._pending or not self._parts:
             self._flush()
         self._open = False
-        self._manifest |= {**final, "rows": self._written, "parts": self._parts, "status": "complete"}
+        self._manifest |= {**final, **self._counts(), "status": "complete"}
         try:
             self._write_manifest()
         except OSError as error:
@@ -350,7 +351,7 @@ class _Files:
             if self._open and self._pending:
                 self._flush()
         self._open = False
-        self._manifest |= {"rows": self._written, "parts": self._parts, "status": "failed", "reason": reason}
+        self._manifest |= {**self._counts(), "status": "failed", "reason": reason}
         with suppress(OSError):
             self._write_manifest()
 
@@ -374,6 +375,10 @@ class _Files:
             self.cpu_s += time.process_time() - began
         self._parts += 1
         self._written += len(rows)
+        self._named += tables["messages"].num_rows
+
+    def _counts(self) -> dict[str, int]:
+        return {"rows": self._written, "parts": self._parts, "named": self._named}
 
     def _lost(self, error: OSError) -> TraceError:
         """A trace with a hole is worse than a short one: nothing is written after a part that could not be."""
@@ -439,7 +444,10 @@ def read_rows(directory: Path) -> pa.Table:
         raise UsageError(f"no trace in {directory}: it holds no rows-*.parquet")
     import pyarrow
 
-    return pyarrow.concat_tables([parquet.read_table(part) for part in parts]).unify_dictionaries()
+    try:
+        return pyarrow.concat_tables([parquet.read_table(part) for part in parts]).unify_dictionaries()
+    except (OSError, pyarrow.ArrowException) as error:
+        raise UsageError(f"the trace in {directory} cannot be read: {str(error).partition(chr(10))[0]}") from error
 
 
 def row_table(rows: Sequence[Row], keys: Keys) -> pa.Table:

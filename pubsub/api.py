@@ -291,8 +291,8 @@ class PubSub:
 
     async def neighbors_up(self, count: int = 1) -> None:
         """Wait until there are so many neighbours that speak the router's protocol: others may share the overlay alone."""
-        if not isinstance(count, int):
-            raise UsageError(f"neighbors_up({count!r}): a number of neighbours")
+        if not isinstance(count, int) or count < 1:
+            raise UsageError(f"neighbors_up({count!r}): a number of neighbours, 1 at least")
         self._check_open()
         while len(self.router.overlay.neighbors.keys() & self.driver.speakers(self.router)) < count:
             with trio.move_on_after(SPEAKS_S):

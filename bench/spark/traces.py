@@ -58,6 +58,7 @@ class Manifest(msgspec.Struct, frozen=True):
     schema: Any
     rows: int = 0
     parts: int = 0
+    named: int = 0
     kinds: tuple[str, ...] = ()
     scenario: Planned = Planned()
 
@@ -138,9 +139,10 @@ def look_over(number: int, name: str, folder: Path) -> Run:
     parts = _parts(folder, "rows")
     _check_numbers(folder, parts, manifest)
     rows = _check_footers(folder, parts, ROWS)
-    _check_footers(folder, _parts(folder, "messages"), MESSAGES)
-    if manifest.get("rows", rows) != rows:
-        raise UsageError(f"{folder} is not whole: its manifest tells of {manifest['rows']:,} rows, its files hold {rows:,}")
+    named = _check_footers(folder, _parts(folder, "messages"), MESSAGES)
+    for key, what, there in (("rows", "rows", rows), ("named", "messages", named)):
+        if manifest.get(key, there) != there:
+            raise UsageError(f"{folder} is not whole: its manifest tells of {manifest[key]:,} {what}, its files hold {there:,}")
     warnings = (*_unfinished(manifest), *_alone(manifest), *_collected(manifest), *_clock_warnings(parts))
     return Run(number, name, folder, {**manifest, "rows": rows}, warnings)
 

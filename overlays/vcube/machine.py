@@ -75,8 +75,8 @@ class VCube(Overlay):
     """`index` is this node's place; `ready` once it also knows the members. `version` counts what has changed in the roll."""
 
     __slots__ = (
-        "asked", "base", "census", "config", "contacts", "counter", "crowd", "downs", "firsts", "heard", "index", "loser",
-        "pages", "pause", "ready", "roll", "rounds", "stopped", "tests", "timers", "turns", "version",
+        "asked", "base", "census", "config", "contacts", "counter", "crowd", "downs", "firsts", "heard", "index", "pages",
+        "pause", "ready", "roll", "rounds", "stopped", "tests", "timers", "turns", "version",
     )  # fmt: skip
 
     protocols = ("/weft/vcube/1.0.0",)
@@ -103,7 +103,7 @@ class VCube(Overlay):
         self.pages = 0  # reports in a row that were not the last
         self.downs: dict[int, int] = {}  # by place, since when, the longest first
         self.rounds = 0
-        self.loser: Member | None = None  # who has the place that was this node's
+        self.usurper: Member | None = None  # who has the place that was this node's
         self.asked = 0
         self.turns = 0
         self.pause = config.first_retry
@@ -193,7 +193,7 @@ class VCube(Overlay):
         self.asked += 1
         if self.asked % len(pool) == 0:
             self.turns += 1
-        join = Join(self.env.info(self.env.me), self.counter, self.loser)
+        join = Join(self.env.info(self.env.me), self.counter, self.usurper)
         self.env.request(peer, join, self.config.patience, self._admitted, self._not_admitted)
 
     def _not_admitted(self, peer: Peer, reason: str) -> None:
@@ -257,7 +257,7 @@ class VCube(Overlay):
 
     def _lose(self, to: Member) -> None:
         """Another has this place, and all will see it so."""
-        self.index, self.ready, self.loser = None, False, to
+        self.index, self.ready, self.usurper = None, False, to
         self.counter += 2
         self._note(self.roll.merge(to))
         for s in list(self.firsts):

@@ -14,6 +14,7 @@ from msgspec import Meta
 from overlays.claims import check_infos
 from peer.errors import PeerError
 from peer.machine import Message, MessageId, Peer, PeerInfo
+from pubsub.claims import Topic
 from pubsub.message import Publication
 from pubsub.spread import Spread, parts
 
@@ -27,7 +28,6 @@ LARGEST_NUMBER = (1 << 63) - 1  # in ids and headers of an order: what a trace h
 
 Hops = Annotated[int, Meta(ge=0, le=HOPS)]
 Infos = Annotated[tuple[PeerInfo, ...], Meta(max_length=SUBSCRIBERS)]
-Topic = Annotated[str, Meta(max_length=1_024)]
 
 
 class Delegate(Spread, frozen=True, tag=0):

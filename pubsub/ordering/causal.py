@@ -37,13 +37,14 @@ from msgspec import Meta
 from peer.errors import UsageError
 from peer.machine import MS, SECOND, Env, Link, Message, MessageId, Peer, Timer, upon
 from peer.trace import DUPLICATE, REJECT
+from pubsub.claims import Topic
 from pubsub.message import OrderHeader, Publication, Verdict
 from pubsub.ordering.fifo import DEFAULT as FIFO_DEFAULT
 from pubsub.ordering.fifo import Fifo, FifoConfig
 from pubsub.ordering.group import CUT, Group, Held, Wanted
 from pubsub.ordering.kept import Kept
 from pubsub.ordering.order import Order
-from pubsub.router import TOPIC, App, Router
+from pubsub.router import App, Router
 from pubsub.spread import Spread, parts
 
 PROTOCOL = "/weft/causal/1.0.0"
@@ -52,7 +53,6 @@ ASKED = 64  # ids in one message; more is a fault of the peer
 BURST = 1 << 18
 EVER = 1 << 60  # microseconds: longer than anybody is there
 
-Topic: TypeAlias = Annotated[str, Meta(max_length=TOPIC)]
 Ids: TypeAlias = Annotated[tuple[MessageId, ...], Meta(max_length=ASKED)]
 
 

@@ -116,8 +116,8 @@ class Srpt(Router):
         return expecting + sum(outlet.bytes for outlet in self.outlets.values())
 
     def _expects(self, tree: Tree) -> bool:
-        """Whether this node is a new root, whom nobody has found yet."""
-        return tree.is_root and not tree.children and self.env.now() - tree.since < FOUND
+        """Whether this node is a new root, whom not all have found yet."""
+        return tree.is_root and self.env.now() - tree.since < FOUND
 
     # Subscribing.
 
@@ -462,7 +462,7 @@ class Srpt(Router):
         """
         tree = self._tree(topic, opener if opener != self.env.me else None)
         self._route(tree)
-        full = len(tree.queue) >= WAITING or (tree.passed >= self.config.keep and self._expects(tree))
+        full = len(tree.queue) >= WAITING or (tree.passed >= self.config.keep and not tree.children and self._expects(tree))
         return tree if tree.is_root and not full else None
 
     def _answer(self, source: Peer, topic: str, life: int, floor: int) -> None:

@@ -51,9 +51,6 @@ class Kept:
     def __len__(self) -> int:
         return len(self._oldest)
 
-    def __contains__(self, key: MessageId) -> bool:
-        return key in self._oldest
-
     def get(self, key: MessageId) -> Pub | None:
         entry = self._oldest.get(key)
         return entry.message if entry is not None else None

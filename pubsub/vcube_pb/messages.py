@@ -16,13 +16,9 @@ from peer.errors import PeerError
 from peer.machine import Message, MessageId, Peer, PeerInfo
 from pubsub.claims import NUMBER, Number, Topic
 from pubsub.vcube_ps.config import WINDOW
-from pubsub.vcube_ps.messages import Change, Standing, Sub
+from pubsub.vcube_ps.messages import Change, Standing
 
 LIST = 1_024
-
-
-class Reg(Sub, frozen=True, tag=8):
-    """The source publishes: it wants to know who subscribes, and who does no longer."""
 
 
 class Unreg(Change, frozen=True, tag=9):

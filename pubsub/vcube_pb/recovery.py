@@ -4,7 +4,7 @@
 - Whoever hears of a member, new or back again, asks it for all that came to it since this node's own subscription: two that
   began at once, or could not hear each other, may each have published what the other was not sent.
 - Whoever hears that it was taken for down asks a few others the same.
-What is sent comes as any PUB does. Below: requests. Bounds: a request and a timer a stream that waits; those of `asking` in all;
+What is sent comes as any PUB does. Below: requests. Bounds: a request and a timer a stream that waits;
 an answer ends where BURST bytes wait for the link, and says that there is more.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 
 from overlays.vcube.cube import places
 from overlays.vcube.machine import VCube
-from peer.machine import Env, Peer, Reply
+from peer.machine import SECOND, Env, Peer, Reply
 from pubsub.vcube_pb.config import VCubePBConfig
 from pubsub.vcube_pb.kept import Kept, Key, stream_of
 from pubsub.vcube_pb.messages import LIST, AskMissing, AskSince, Missing, Position, Since, check_numbers, check_position
@@ -27,7 +27,7 @@ from pubsub.vcube_ps.views import Views
 ASKS = 10  # a guess: some seconds, in which those who took a source over bring it to all
 HELPERS = 3  # who are asked by one that was taken for down
 BURST = 1 << 18
-AGAIN = 1_000_000  # a guess: between two asks
+AGAIN = SECOND  # a guess: between two asks
 
 NOTHING = Missing(())
 

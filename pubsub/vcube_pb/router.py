@@ -31,9 +31,9 @@ from pubsub.router import App
 from pubsub.vcube_pb.broadcast import ReliableBroadcasts
 from pubsub.vcube_pb.config import DEFAULTS, VCubePBConfig
 from pubsub.vcube_pb.kept import stream_of
-from pubsub.vcube_pb.messages import AskMissing, AskSince, Decline, Missing, Reg, Since, Unreg, check_numbers, check_position
+from pubsub.vcube_pb.messages import AskMissing, AskSince, Decline, Missing, Since, Unreg, check_numbers, check_position
 from pubsub.vcube_pb.recovery import HELPERS, Recovery
-from pubsub.vcube_ps.messages import Change, Pub, Standing, Sub, check_standings
+from pubsub.vcube_ps.messages import Change, Pub, Reg, Standing, Sub, check_standings
 from pubsub.vcube_ps.streams import Item
 from pubsub.vcube_ps.trees import FILTERS, LATE, NOWHERE, SETTLED, Trees
 from pubsub.vcube_ps.views import Views
@@ -285,13 +285,6 @@ class VCubePB(Trees):
         if m.standing.peer != sender or m.standing.subscribed:
             raise PeerError("a peer declines in the name of another")
         self.broadcasts.declined(sender, m)
-
-    @upon(Reg)
-    def reg(self, sender: Peer, m: Reg) -> None:
-        if m.member.peer != m.id.source:
-            raise PeerError("a registration that gives another's place")
-        self.cube.introduce(m.member)
-        self._changed(sender, m, True)
 
     @upon(Unreg)
     def unreg(self, sender: Peer, m: Unreg) -> None:

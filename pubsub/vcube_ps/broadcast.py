@@ -14,8 +14,9 @@ Bounds: TASKS under way, of which the oldest of others goes, acknowledged as it 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 
-from overlays.vcube.cube import cluster, first
+from overlays.vcube.cube import PLACES, cluster, first
 from overlays.vcube.machine import VCube
 from peer.machine import Env, MessageId, Peer, Timer
 from pubsub.vcube_ps.config import VCubePSConfig
@@ -110,7 +111,7 @@ class Broadcasts:
             task.parents[sender] = max(message.height, task.parents.get(sender, 0))
             self._serve(task, message.height)
         else:
-            self.hand_on(message, {sender: message.height}, message.height, self.says(message))
+            self.hand_on(message, {sender: message.height}, message.height, self._recalls(message))
 
     def acked(self, sender: Peer, msg: Ack) -> None:
         task = self.tasks.get(msg.id)
@@ -138,9 +139,15 @@ class Broadcasts:
                 self._env.send(peer, task.message.to(wait.cluster - 1))
 
     def says(self, message: Pub | Change) -> tuple[Standing, ...]:
-        """What this node says of itself once more: who asks again may have lost what was gathered, with the one who had it."""
+        """What this node says of itself."""
         own = self._views.of(message.topic, self._env.me) if isinstance(message, Sub) else None
         return (own,) if own is not None and own.subscribed else ()
+
+    def _recalls(self, message: Pub | Change) -> tuple[Standing, ...]:
+        """What it says to who asks again: an ACK with what was gathered may be lost with its link, or with who had it."""
+        view = self._views.topics.get(message.topic, {}) if isinstance(message, Sub) else {}
+        others = (standing for standing in view.values() if standing.subscribed and standing.peer != message.id.source)
+        return tuple(islice(others, PLACES))
 
     def _members(self, message: Pub | Change) -> int:
         return self._overlay.roll.up if isinstance(message, Sub) else self._views.subscribers(message.topic)

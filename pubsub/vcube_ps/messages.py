@@ -104,6 +104,10 @@ class Uns(Change, frozen=True, tag=3):
     pass
 
 
+class Reg(Sub, frozen=True, tag=8):
+    """The source publishes, and wants to know who subscribes."""
+
+
 class Ack(Message, frozen=True, tag=4):
     """All below the sender have the message; `view` is what they say of themselves."""
 

@@ -8,7 +8,8 @@ the paper leaves open, or assumes away, is settled here as follows:
   one at a time. SUB and UNS always go alone.
 - A subscription is in force when all nodes have acknowledged SUB. A member that comes later is told by each subscriber. Where
   members came or went around that time, who hands a SUB on may not know all that its source knows: so it is sent once more.
-- Who does not subscribe may publish: it has heard every SUB.
+- Who does not subscribe may publish. It has heard every SUB since it came; who subscribed before it asks all nodes (REG) when it
+  first publishes to the topic, and what it publishes waits for their answers.
 - Who left forwards what still reaches it, and its ACK says that it left.
 - Crashes: see `broadcast`. What a publisher had not sent when it crashed is lost.
 - A subscriber holds links to its children, so that a message meets no dial.
@@ -26,9 +27,9 @@ from peer.trace import REJECT
 from pubsub.message import Interest, Publication
 from pubsub.router import App
 from pubsub.vcube_ps.config import DEFAULTS, VCubePSConfig
-from pubsub.vcube_ps.messages import AskFloor, Change, Floor, Pub, Sub
+from pubsub.vcube_ps.messages import AskFloor, Change, Floor, Pub, Reg, Sub
 from pubsub.vcube_ps.streams import Item, Key, Streams
-from pubsub.vcube_ps.trees import LATE, Channel, Trees
+from pubsub.vcube_ps.trees import LATE, NOWHERE, Channel, Trees
 
 FLOORS = 1_024
 ASKS = 3  # of a source that does not answer
@@ -60,6 +61,22 @@ class VCubePS(Trees):
         self.streams.leave(interest)
         super()._leave(interest)
 
+    def _spread(self, publication: Publication) -> None:
+        channel = self._channel(publication.topic)
+        founder = self.cube.base > 0  # of a simulation: it was there before the first SUB
+        if not (channel.informed or founder or self.cube.census is not None or publication.topic in self.interests):
+            channel.informed = True
+            channel.queue.append(Reg(self._next_id(), publication.topic, 0, NOWHERE))
+        super()._spread(publication)
+
+    def placed(self) -> None:
+        for channel in self.channels.values():
+            channel.informed &= not self.has_been_placed
+        super().placed()
+
+    def _noted(self, m: Change, subscribed: bool) -> bool:
+        return not isinstance(m, Reg) and super()._noted(m, subscribed)
+
     def _finished(self, topic: str, key: MessageId) -> None:
         channel = self.channels[topic]  # which may go when the application hears of it
         super()._finished(topic, key)
@@ -80,7 +97,7 @@ class VCubePS(Trees):
 
     def _start(self, channel: Channel, head: Publication | Change) -> None:
         super()._start(channel, head)
-        if self.fresh and isinstance(head, Sub):
+        if self.fresh and type(head) is Sub:
             self._renew_later()
 
     def _renew_later(self) -> None:

@@ -23,7 +23,7 @@ from overlays.vcube.cube import DIMENSION, children
 from overlays.vcube.machine import VCube
 from overlays.vcube.messages import Member
 from peer.errors import PeerError, UsageError
-from peer.machine import Env, Message, MessageId, Peer, PeerInfo, Timer, upon
+from peer.machine import MS, Env, Message, MessageId, Peer, PeerInfo, Timer, upon
 from peer.trace import DUPLICATE, REJECT
 from pubsub.claims import NUMBER
 from pubsub.message import Interest, Publication, weight
@@ -36,6 +36,7 @@ from pubsub.vcube_ps.messages import (
     Ack,
     Change,
     Pub,
+    Reg,
     Standing,
     Sub,
     Told,
@@ -47,7 +48,7 @@ from pubsub.vcube_ps.views import Views
 
 CHANNELS = 4_096
 HOLDS = 256  # topics whose children are linked to
-SETTLED = 500_000  # a guess: so long after a change links follow it, many changes at once
+SETTLED = 500 * MS  # a guess: so long after a change links follow it, many changes at once
 
 NOWHERE = Member(0, PeerInfo(0), 0)  # until it is sent: a node may have no place yet when it subscribes
 GATE_FULL = "too much waits for the gate"
@@ -58,13 +59,14 @@ LATE = "later ones were delivered"
 class Channel:
     """What this node sends to a topic: `br_queue` of the paper, and what is on its way."""
 
-    __slots__ = ("alone", "bytes", "flights", "last", "next", "pumping", "queue")
+    __slots__ = ("alone", "bytes", "flights", "informed", "last", "next", "pumping", "queue")
 
     def __init__(self, number: int) -> None:
         self.queue: deque[Publication | Change] = deque()
         self.bytes = 0
         self.flights: dict[MessageId, int] = {}
         self.alone = False  # a SUB or UNS is on its way
+        self.informed = False  # a SUB or REG was on its way since this node has its place: it knows who subscribes
         self.pumping = False
         self.next = number
         self.last: int | None = None  # when a message was last sent
@@ -116,6 +118,10 @@ class Trees(Router):
         return (*self.overlay.everyone, *(peer for peer in self.held if peer not in self.overlay.neighbors))
 
     def unplaced(self) -> int:
+        """What waits for the gate, and one for each message that not all have acknowledged: links to them may not be up yet."""
+        return self._gated() + sum(len(channel.flights) for channel in self.channels.values() if not channel.alone)
+
+    def _gated(self) -> int:
         return sum(channel.bytes for channel in self.channels.values())
 
     # Algorithm 1.
@@ -161,7 +167,7 @@ class Trees(Router):
 
     def _spread(self, publication: Publication) -> None:
         channel, size = self._channel(publication.topic), weight(publication)
-        if channel.queue and self.unplaced() + size > self.config.held_bytes:
+        if channel.queue and self._gated() + size > self.config.held_bytes:
             self.refused += 1
             self.trace(REJECT, publication.topic, publication.id, None, 0, GATE_FULL)
             return
@@ -211,6 +217,7 @@ class Trees(Router):
             channel.alone = True
             channel.flights[head.id] = number
             if isinstance(head, Sub):
+                channel.informed = True
                 head = msgspec.structs.replace(head, member=self.cube.own())
             self.broadcasts.begin(head, {}, DIMENSION, True)
 
@@ -306,9 +313,13 @@ class Trees(Router):
     @upon(Sub)
     def sub(self, sender: Peer, m: Sub) -> None:
         if m.member.peer != m.id.source:
-            raise PeerError("a subscription that gives another's place")
+            raise PeerError("a subscription or registration that gives another's place")
         self.cube.introduce(m.member)
         self._changed(sender, m, True)
+
+    @upon(Reg)
+    def reg(self, sender: Peer, m: Reg) -> None:
+        self.sub(sender, m)
 
     @upon(Uns)
     def uns(self, sender: Peer, m: Uns) -> None:

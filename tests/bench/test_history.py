@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import pytest
+
 from bench.history import (
     Event,
     Recorder,
@@ -23,6 +25,7 @@ from bench.history import (
 )
 from bench.run import run
 from bench.scenario import Scenario, Workload
+from peer.errors import UsageError
 from peer.faults import Reorder
 from peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
 
@@ -145,6 +148,16 @@ def test_a_folder_tells_the_same_as_the_rows_in_memory(tmp_path: Path) -> None:
     for check in CHECKS:
         assert len(check(in_memory)) == len(check(stored))
     assert len(causal(stored)) > 0
+
+
+def test_a_folder_without_a_trace_or_with_half_a_file_is_no_history(tmp_path: Path) -> None:
+    """A checker that finds nothing wrong in nothing would pass whatever is misspelt."""
+    for folder in (tmp_path / "nowhere", tmp_path):
+        with pytest.raises(UsageError, match="no trace in"):
+            read(folder)
+    (tmp_path / "rows-00000.parquet").write_bytes(b"PAR1")
+    with pytest.raises(UsageError, match="cannot be read"):
+        read(tmp_path)
 
 
 def test_validity_asks_for_what_the_living_published_of_them_and_of_correct_subscribers() -> None:

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pyarrow.parquet
@@ -85,6 +85,26 @@ async def test_what_was_published_last_arrives_although_the_node_closes_at_once(
                 for number in range(200):
                     await node.publish("news", bytes(1_000) + b"%d" % number)
             assert len(await take(messages, 200)) == 200
+
+
+@pytest.mark.parametrize(
+    ("stack", "listen"),
+    [("vcube/vcube-ps", HERE), ("vcube/vcube-ps", ()), ("vcube/vcube-pb", ()), ("vcube/srpt-s", ()), ("vcube/srpt-b", HERE)],
+)
+async def test_who_comes_publishes_and_goes_is_heard_by_all(stack: str, listen: tuple[str, ...]) -> None:
+    """Subscribers that it never met: it has to find out about them, and to reach them, before it goes."""
+    with trio.fail_after(DEADLINE_S):
+        async with PubSub.open(stack, listen=HERE) as first, AsyncExitStack() as stay:
+            hearing = []
+            for _ in range(4):
+                node = await stay.enter_async_context(PubSub.open(stack, listen=HERE, bootstrap=first.addresses))
+                hearing.append(await stay.enter_async_context(node.subscribe("news")))
+            for number in range(2):
+                async with PubSub.open(stack, listen=listen, bootstrap=first.addresses) as node:
+                    await node.neighbors_up()
+                    await node.publish("news", b"%d" % number)
+            for messages in hearing:
+                assert sorted(message.data for message in await take(messages, 2)) == [b"0", b"1"]
 
 
 async def test_gossipsub_loses_nothing_that_is_published_before_a_neighbours_first_words() -> None:

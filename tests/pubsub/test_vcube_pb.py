@@ -33,13 +33,13 @@ from pubsub.message import Filter, Publication
 from pubsub.router import Router
 from pubsub.vcube_pb.config import VCubePBConfig
 from pubsub.vcube_pb.kept import Kept
-from pubsub.vcube_pb.messages import AskMissing, AskSince, Decline, Missing, Position, Reg, Since, Unreg
+from pubsub.vcube_pb.messages import AskMissing, AskSince, Decline, Missing, Position, Since, Unreg
 from pubsub.vcube_pb.recovery import AGAIN, ASKS
 from pubsub.vcube_pb.router import VCubePB
 from pubsub.vcube_pb.streams import UNKNOWN, Streams
 from pubsub.vcube_ps import trees
 from pubsub.vcube_ps.config import WINDOW
-from pubsub.vcube_ps.messages import Ack, Pub, Standing, Sub, Told, Uns
+from pubsub.vcube_ps.messages import Ack, Pub, Reg, Standing, Sub, Told, Uns
 from pubsub.vcube_ps.streams import Item
 from pubsub.vcube_ps.trees import SETTLED
 from tests.pubsub.apps import Inbox, Seal, sealed

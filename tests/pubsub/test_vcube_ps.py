@@ -17,7 +17,7 @@ from bench.workload import Workload as Crowds
 from overlays.static import Static
 from overlays.vcube.cube import DIMENSION
 from overlays.vcube.machine import VCube
-from overlays.vcube.messages import Member, News
+from overlays.vcube.messages import Admitted, Member, News, Report
 from overlays.vcube.roll import Census, Founders
 from peer.codec import msgpack
 from peer.dispatch import ask, receive
@@ -33,7 +33,7 @@ from pubsub.claims import NUMBER
 from pubsub.message import Filter, Publication, Verdict
 from pubsub.router import Router
 from pubsub.vcube_ps.config import WINDOW, VCubePSConfig
-from pubsub.vcube_ps.messages import Ack, AskFloor, Floor, Pub, Standing, Sub, Told, Uns
+from pubsub.vcube_ps.messages import Ack, AskFloor, Floor, Pub, Reg, Standing, Sub, Told, Uns
 from pubsub.vcube_ps.router import RESTLESS, STIRRED, VCubePS
 from pubsub.vcube_ps.streams import Item, Streams
 from pubsub.vcube_ps.trees import SETTLED
@@ -222,6 +222,8 @@ def test_the_paper_s_gate_lets_one_through_at_a_time() -> None:
     desk.hears(1, Ack(first.id, ()))
     ((_, msg),) = desk.sent()
     assert (msg.id, msg.number, msg.base) == (second.id, 2, 2)
+    assert desk.router.unplaced() > 0  # a link to whom it is sent may not be up yet
+    desk.hears(1, Ack(second.id, ()))
     assert desk.router.unplaced() == 0
 
 
@@ -260,6 +262,70 @@ def test_who_has_no_place_yet_waits() -> None:
     router.join("t")
     router.publish(router.compose("t", b"early"))
     assert env.take() == [] and app.in_force == []
+
+
+def newcomer() -> Desk:
+    """At place 1, admitted by the one at place 0; there is one more at place 2."""
+    desk = Desk.__new__(Desk)
+    desk.app, desk.below, desk.env = Inbox(), FakeEnv(me=1), FakeEnv(me=1)
+    desk.cube = VCube(desk.below, (0,))
+    desk.router = VCubePS(desk.env, desk.cube, desk.app)
+    desk.cube.start()
+    members = tuple(Member(place, PeerInfo(place), 0) for place in range(3))
+    for answer in (Admitted(members[1]), Report(members[0], members, 1, 3, False)):
+        desk.below.take_requests()[0].reply(answer)
+    assert desk.cube.ready
+    desk.env.take()
+    return desk
+
+
+def test_a_newcomer_that_publishes_asks_first_who_subscribes() -> None:
+    desk = newcomer()
+    first = desk.publish(b"1")
+    asked = desk.sent()
+    assert [(peer, type(msg)) for peer, msg in asked] == [(0, Reg), (2, Reg)]
+    assert desk.router.unplaced() > 0
+    desk.hears(0, Ack(asked[0][1].id, ()))
+    assert desk.sent() == []
+    desk.hears(2, Ack(asked[0][1].id, (Standing(2, True, 1, 1),)))
+    assert [(peer, msg.id) for peer, msg in desk.sent()] == [(2, first.id)]
+    desk.hears(2, Ack(first.id, ()))
+    second = desk.publish(b"2")
+    assert [(peer, msg.id) for peer, msg in desk.sent()] == [(2, second.id)]  # once for all
+
+
+def test_who_subscribes_asks_by_that_and_who_has_another_place_asks_again() -> None:
+    desk = newcomer()
+    desk.router.join("t")
+    desk.publish()
+    assert {type(msg) for _, msg in desk.sent()} == {Sub}
+    other = newcomer()
+    other.publish()
+    for peer, msg in other.sent():
+        other.hears(peer, Ack(msg.id, ()))
+    other.router.placed()
+    other.publish()
+    assert {type(msg) for _, msg in other.sent()} == {Reg}
+
+
+def test_who_registers_is_no_subscriber() -> None:
+    desk = Desk(0).subscribed(0)
+    desk.hears(2, Reg(MessageId(2, 1, 1), "t", 0, Member(2, PeerInfo(2), 0)))
+    ((peer, ack),) = desk.sent()
+    assert (peer, [standing.peer for standing in ack.view]) == (2, [0])
+    assert desk.router.views.subscribers("t") == 1
+
+
+def test_who_asks_again_hears_all_that_was_gathered() -> None:
+    """The first ACK may be lost with its link."""
+    desk = Desk(0)
+    asks = Reg(MessageId(2, 1, 1), "t", 1, Member(2, PeerInfo(2), 0))
+    desk.hears(2, asks)
+    ((child, _),) = desk.sent()
+    desk.hears(child, Ack(asks.id, (Standing(child, True, 1, 1),)))
+    (first,) = desk.sent()
+    desk.hears(2, asks)
+    assert desk.sent() == [first] == [(2, Ack(asks.id, (Standing(1, True, 1, 1),)))]
 
 
 def test_many_that_end_at_once_are_no_deep_stack() -> None:

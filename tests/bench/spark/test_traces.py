@@ -111,6 +111,7 @@ def empty_file(folder: Path) -> None:
         (lambda f: manifest(f, schema=2), "trace schema 2, this weft reads 1"),
         (lambda f: (f / "rows-00000.parquet").unlink(), "rows-00000.parquet is missing"),
         (lambda f: shutil.move(f / "rows-00000.parquet", f / "rows-00002.parquet"), "rows-00000.parquet is missing"),
+        (lambda f: (f / "messages-00000.parquet").unlink(), r"tells of \d+ messages, its files hold 0"),
         (lambda f: manifest(f, parts=3), r"rows-00001.parquet is missing \(2 of 3 parts\)"),
         (lambda f: rewrite(f, lambda t: t.slice(5)), "its manifest tells of"),
         (half_write, "rows-00000.parquet is not a whole Parquet file"),
