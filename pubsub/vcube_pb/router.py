@@ -97,6 +97,7 @@ class VCubePB(Trees):
         if interest not in self.registered:
             self.registered[interest] = None
             if self.cube.census is None:
+                self._freshen()
                 self._change(interest, Reg)
             else:
                 self.informed[interest] = None
@@ -155,6 +156,8 @@ class VCubePB(Trees):
     def _say(self, key: MessageId) -> None:
         """Not after what this node publishes, as in VCube-PS: whoever waits to be in force would wait for others who do."""
         change = self.changes[key]
+        if self.fresh:
+            self._renew_later()
         if isinstance(change, Sub):
             change = msgspec.structs.replace(change, member=self.cube.own())
         self.broadcasts.note(key)
@@ -317,6 +320,8 @@ class VCubePB(Trees):
         self.editors.forget(peer)
 
     def placed(self) -> None:
+        if not self.is_founder:
+            self._stirred()
         for key in [key for key in self.changes if key not in self.broadcasts.known]:
             self._say(key)
         if self.has_been_placed:
@@ -329,10 +334,13 @@ class VCubePB(Trees):
     def doubted(self) -> None:
         """Many doubt at once; what was missed is asked for once, when it is over."""
         if self.doubt is None and self.cube.census is None:
-            self.doubt = self.env.after(SETTLED, self._renew)
+            self.doubt = self.env.after(SETTLED, self._renew_in_doubt)
+
+    def _renew_in_doubt(self) -> None:
+        self.doubt = None
+        self._renew()
 
     def _renew(self) -> None:
-        self.doubt = None
         for topic in self.interests:
             assert isinstance(topic, str)
             self._change(topic, Sub, again=True)

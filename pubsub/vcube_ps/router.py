@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from overlays.overlay import Overlay
 from peer.errors import Refused
-from peer.machine import SECOND, Env, MessageId, Peer, Reply, Timer, answers
+from peer.machine import Env, MessageId, Peer, Reply, answers
 from peer.trace import REJECT
 from pubsub.message import Interest, Publication
 from pubsub.router import App
@@ -33,9 +33,6 @@ from pubsub.vcube_ps.trees import LATE, NOWHERE, Channel, Trees
 
 FLOORS = 1_024
 ASKS = 3  # of a source that does not answer
-STIRRED = 10 * SECOND  # a guess, some rounds of the overlay: members that came or went so long ago are known to all
-RESTLESS = 60 * SECOND  # a guess: where members never stop coming and going it is done all the same
-NEVER = -(1 << 60)
 
 
 class VCubePS(Trees):
@@ -47,14 +44,6 @@ class VCubePS(Trees):
         self.streams = Streams(config.held_bytes, self._ask_floor)
         self.floors: list[tuple[str, int, Reply]] = []
         self.asks: dict[Key, int] = {}
-        self.renewing: Timer | None = None
-        self.fresh = False  # there is a subscription that was not made known again
-        self.changed = self.first_changed = NEVER  # when members last came or went, and first since that subscription
-
-    def stop(self) -> None:
-        super().stop()
-        if self.renewing is not None:
-            self.renewing.cancel()
 
     def _leave(self, interest: Interest) -> None:
         assert isinstance(interest, str)
@@ -63,8 +52,7 @@ class VCubePS(Trees):
 
     def _spread(self, publication: Publication) -> None:
         channel = self._channel(publication.topic)
-        founder = self.cube.base > 0  # of a simulation: it was there before the first SUB
-        if not (channel.informed or founder or self.cube.census is not None or publication.topic in self.interests):
+        if not (channel.informed or self.is_founder or publication.topic in self.interests):
             channel.informed = True
             channel.queue.append(Reg(self._next_id(), publication.topic, 0, NOWHERE))
         super()._spread(publication)
@@ -87,49 +75,10 @@ class VCubePS(Trees):
             for _, _, reply in due:
                 reply(Floor(floor))
 
-    # Subscriptions while members come and go.
-
-    def _begin(self, topic: str) -> None:
-        if self.changed + STIRRED < self.env.now():
-            self.changed = self.first_changed = NEVER  # all have heard of that
-        self.fresh = True
-        super()._begin(topic)
-
     def _start(self, channel: Channel, head: Publication | Change) -> None:
         super()._start(channel, head)
         if self.fresh and type(head) is Sub:
             self._renew_later()
-
-    def _renew_later(self) -> None:
-        if self.renewing is None:
-            self.renewing = self.env.after(STIRRED, self._renew)
-
-    def _renew(self) -> None:
-        """Members came or went around a SUB, so who handed it on may not have known them all: once more, when that is over."""
-        self.renewing = None
-        if self.changed == NEVER:
-            self.fresh = False
-            return
-        if self.changed + STIRRED > self.env.now() and self.env.now() < self.first_changed + RESTLESS:
-            self._renew_later()
-            return
-        self.changed, self.first_changed, self.fresh = NEVER, NEVER, False
-        for interest in list(self.interests):
-            assert isinstance(interest, str)
-            self._change(interest, Sub)
-
-    def member_up(self, peer: Peer) -> None:
-        self._stirred()
-        super().member_up(peer)
-
-    def member_down(self, peer: Peer) -> None:
-        self._stirred()
-        super().member_down(peer)
-
-    def _stirred(self) -> None:
-        self.changed = self.env.now()
-        if self.first_changed == NEVER:
-            self.first_changed = self.changed
 
     # The order of one source.
 

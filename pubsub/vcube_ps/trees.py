@@ -23,7 +23,7 @@ from overlays.vcube.cube import DIMENSION, children
 from overlays.vcube.machine import VCube
 from overlays.vcube.messages import Member
 from peer.errors import PeerError, UsageError
-from peer.machine import MS, Env, Message, MessageId, Peer, PeerInfo, Timer, upon
+from peer.machine import MS, SECOND, Env, Message, MessageId, Peer, PeerInfo, Timer, upon
 from peer.trace import DUPLICATE, REJECT
 from pubsub.claims import NUMBER
 from pubsub.message import Interest, Publication, weight
@@ -48,6 +48,9 @@ from pubsub.vcube_ps.views import Views
 
 CHANNELS = 4_096
 HOLDS = 256  # topics whose children are linked to
+STIRRED = 10 * SECOND  # a guess, some rounds of the overlay: members that came or went so long ago are known to all
+RESTLESS = 60 * SECOND  # a guess: where members never stop coming and going it is done all the same
+NEVER = -(1 << 60)
 SETTLED = 500 * MS  # a guess: so long after a change links follow it, many changes at once
 
 NOWHERE = Member(0, PeerInfo(0), 0)  # until it is sent: a node may have no place yet when it subscribes
@@ -106,12 +109,16 @@ class Trees(Router):
         self.held: dict[Peer, None] = {}  # links to children
         self.has_been_placed = False
         self.settling: Timer | None = None
+        self.renewing: Timer | None = None
+        self.fresh = False  # there is a subscription that was not made known again
+        self.changed = self.first_changed = NEVER  # when members last came or went, and first since that subscription
         overlay.crowd.append(self)
 
     def stop(self) -> None:
         self.broadcasts.stop()
-        if self.settling is not None:
-            self.settling.cancel()
+        for timer in (self.settling, self.renewing):
+            if timer is not None:
+                timer.cancel()
 
     @property
     def reached(self) -> tuple[Peer, ...]:
@@ -150,7 +157,13 @@ class Trees(Router):
     def _omniscient(self) -> bool:
         return self.cube.census is not None and self.env.now() < self.config.oracle_until
 
+    @property
+    def is_founder(self) -> bool:
+        """Of a simulation: it was there before the first SUB, and knows all the others."""
+        return self.cube.base > 0
+
     def _begin(self, topic: str) -> None:
+        self._freshen()
         self._change(topic, Sub)
 
     def _tell_census(self, topic: str, subscribed: bool) -> None:
@@ -359,8 +372,41 @@ class Trees(Router):
 
     # Members and links.
 
+    def _freshen(self) -> None:
+        """Something is about to be made known to all."""
+        if self.changed + STIRRED < self.env.now():
+            self.changed = self.first_changed = NEVER  # all have heard of that
+        self.fresh = True
+
+    def _stirred(self) -> None:
+        self.changed = self.env.now()
+        if self.first_changed == NEVER:
+            self.first_changed = self.changed
+
+    def _renew_later(self) -> None:
+        if self.renewing is None:
+            self.renewing = self.env.after(STIRRED, self._renew_if_stirred)
+
+    def _renew_if_stirred(self) -> None:
+        """Members came or went around a SUB, so who handed it on may not have known them all: once more, when that is over."""
+        self.renewing = None
+        if self.changed == NEVER:
+            self.fresh = False
+        elif self.changed + STIRRED > self.env.now() and self.env.now() < self.first_changed + RESTLESS:
+            self._renew_later()
+        else:
+            self.changed, self.first_changed, self.fresh = NEVER, NEVER, False
+            self._renew()
+
+    def _renew(self) -> None:
+        for interest in list(self.interests):
+            assert isinstance(interest, str)
+            self._change(interest, Sub)
+
     def placed(self) -> None:
-        """Who has a new place has missed what was said meanwhile; so it subscribes again."""
+        """Who has a new place has missed what was said meanwhile; so it subscribes again. Others may not know of it yet."""
+        if not self.is_founder:
+            self._stirred()
         if self.has_been_placed and self.cube.census is None:
             for interest in list(self.interests):
                 assert isinstance(interest, str)
@@ -374,6 +420,7 @@ class Trees(Router):
 
     def member_up(self, peer: Peer) -> None:
         """It was not there when SUB went round, or it forgot."""
+        self._stirred()
         own = [(topic, self.views.of(topic, self.env.me)) for topic in self.interests if isinstance(topic, str)]
         told = [(topic, standing.epoch, standing.sequence) for topic, standing in own if standing is not None]
         for begin in range(0, len(told), TOPICS):
@@ -381,6 +428,7 @@ class Trees(Router):
         self._settle_soon()
 
     def member_down(self, peer: Peer) -> None:
+        self._stirred()
         self.broadcasts.down(peer)
         self._settle_soon()
 

@@ -41,7 +41,7 @@ from pubsub.vcube_ps import trees
 from pubsub.vcube_ps.config import WINDOW
 from pubsub.vcube_ps.messages import Ack, Pub, Reg, Standing, Sub, Told, Uns
 from pubsub.vcube_ps.streams import Item
-from pubsub.vcube_ps.trees import SETTLED
+from pubsub.vcube_ps.trees import SETTLED, STIRRED
 from tests.pubsub.apps import Inbox, Seal, sealed
 
 STACK = "vcube/vcube-pb"
@@ -117,6 +117,25 @@ def reg(source: int = 2, sequence: int = 1, height: int = 0) -> Reg:
 
 
 # Subscribers and publishers.
+
+
+def test_where_members_come_and_go_both_are_made_known_once_more_and_what_was_missed_is_asked_for() -> None:
+    """Who hands a SUB on may not know of a member whom its source knows."""
+    desk = Desk(0).subscribed(0, 2).registered()
+    desk.env.advance(2 * STIRRED)
+    assert desk.sent() == [], "nobody came or went"
+    desk = Desk(0)
+    desk.is_up(9, 0)
+    desk.subscribed(0, 2).registered()
+    desk.env.advance(2 * STIRRED)
+    again = [msg for _, msg in desk.sent() if isinstance(msg, Sub)]
+    assert {type(msg) for msg in again} == {Sub, Reg}
+    for child in (1, 2, 4, 9):
+        for key in {msg.id for msg in again}:
+            desk.hears(child, Ack(key, ()))
+    assert {type(request.msg) for request in desk.env.take_requests()} == {AskSince}
+    desk.env.advance(2 * STIRRED)
+    assert desk.sent() == [], "once is enough"
 
 
 def test_a_publisher_need_not_subscribe_and_registers_by_itself_before_it_publishes() -> None:

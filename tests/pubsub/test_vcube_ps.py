@@ -34,9 +34,9 @@ from pubsub.message import Filter, Publication, Verdict
 from pubsub.router import Router
 from pubsub.vcube_ps.config import WINDOW, VCubePSConfig
 from pubsub.vcube_ps.messages import Ack, AskFloor, Floor, Pub, Reg, Standing, Sub, Told, Uns
-from pubsub.vcube_ps.router import RESTLESS, STIRRED, VCubePS
+from pubsub.vcube_ps.router import VCubePS
 from pubsub.vcube_ps.streams import Item, Streams
-from pubsub.vcube_ps.trees import SETTLED
+from pubsub.vcube_ps.trees import RESTLESS, SETTLED, STIRRED
 from tests.pubsub.apps import Inbox, Seal, sealed
 
 GATE = VCubePSConfig(window=1)

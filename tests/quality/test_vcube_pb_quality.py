@@ -37,7 +37,7 @@ def broken(told: Scenario) -> dict[str, list[Any]]:
     return {check.__name__: found for check in GUARANTEES if (found := check(stories))}
 
 
-@pytest.mark.parametrize("seed", range(1_000, 1_004))
+@pytest.mark.parametrize("seed", [*range(1_000, 1_004), 77])  # in 77 two that came at once do not know each other yet
 def test_crashes_at_the_worst_moments_break_no_guarantee(seed: int) -> None:
     assert broken(scene(seed)) == {}
 
