@@ -6,6 +6,8 @@ publishers over it; trees and acknowledgements are those of `pubsub.vcube_ps`. C
 it needs: each message of a correct source comes to each correct subscriber, once, and those of a source in order. So:
 - A publisher registers (REG), and a subscriber subscribes, with all nodes; each is in force when all have acknowledged, and says
   by then who subscribes. Until then nothing goes out, and what comes in waits: it is neither handed on nor delivered.
+- Who hands these on may not know all members yet; so where some came or went meanwhile they are made known once more, and what
+  was missed is asked for.
 - What a child that is down was to hand on goes to the next of its cluster; a source that is down is taken over (`broadcast`).
 - A node that knows of no subscriber, since it began anew, declines to hand on.
 - A detector may be wrong: see `recovery`. So who was taken for down subscribes again by itself, and gets what it missed.
