@@ -489,7 +489,7 @@ def reproduce(args: argparse.Namespace) -> None:
 
     asked = {"quick": args.quick, "seed": args.seed, "runs": args.runs, "pictures": args.pictures, "keep": args.keep}
     asked["jobs"] = args.jobs
-    session = spark_session(args.master, memory=args.memory, short=True)
+    session = spark_session(args.master, memory=args.memory, short=args.quick)
     with progress(args.quiet) as tell, _resumable(args.keep), session as spark:
         results = reproduced(ids, spark=spark, progress=tell, **asked)
     if args.json:

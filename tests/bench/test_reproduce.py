@@ -434,7 +434,7 @@ def test_a_call_that_was_interrupted_goes_on_where_it_stopped(world: World, tabl
             raise KeyboardInterrupt
 
     table(a=made(mean_reliability))
-    world.rows, world.before_run = 1_000_000, stop  # two runs are enough for one call of Spark
+    world.rows, world.before_run = figure.MOST_ROWS // 2, stop  # two runs are enough for one call of Spark
     with pytest.raises(KeyboardInterrupt):
         reproduce(["a"], spark=SPARK, runs=5, keep=tmp_path / "kept")
     world.before_run = lambda scenario: None
