@@ -321,17 +321,11 @@ class VCubePB(Trees):
         super().member_gone(peer)
         self.editors.forget(peer)
 
-    def placed(self) -> None:
-        if not self.is_founder:
-            self._stirred()
+    def _say_again(self) -> None:
         for key in [key for key in self.changes if key not in self.broadcasts.known]:
             self._say(key)
         if self.has_been_placed:
             self.doubted()
-        self.has_been_placed = True
-        for topic in list(self.channels):
-            self._pump(topic)
-        self._settle_soon()
 
     def doubted(self) -> None:
         """Many doubt at once; what was missed is asked for once, when it is over."""

@@ -404,17 +404,21 @@ class Trees(Router):
             self._change(interest, Sub)
 
     def placed(self) -> None:
-        """Who has a new place has missed what was said meanwhile; so it subscribes again. Others may not know of it yet."""
+        """Others may not know of it yet."""
         if not self.is_founder:
             self._stirred()
-        if self.has_been_placed and self.cube.census is None:
-            for interest in list(self.interests):
-                assert isinstance(interest, str)
-                self._begin(interest)
+        self._say_again()
         self.has_been_placed = True
         for topic in list(self.channels):
             self._pump(topic)
         self._settle_soon()
+
+    def _say_again(self) -> None:
+        """Who has a new place has missed what was said meanwhile; so it subscribes again."""
+        if self.has_been_placed and self.cube.census is None:
+            for interest in list(self.interests):
+                assert isinstance(interest, str)
+                self._begin(interest)
 
     def doubted(self) -> None: ...
 
