@@ -23,7 +23,6 @@ from pubsub.spread import Spread, parts
 HOPS = 64  # more than any way to a root has; beyond that it goes round
 
 
-
 class Join(Message, frozen=True, tag=1):
     """The sender is a child, and has what was numbered up to `number` in that reign; in none, if it comes for the first time."""
 

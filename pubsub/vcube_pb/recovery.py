@@ -44,25 +44,32 @@ class Recovery:
         found: Callable[[Iterable[Item]], None],
     ) -> None:
         self.kept = Kept(config.kept, config.kept_bytes, config.kept_for)
-        self.streams = Streams(config.held_bytes, self._ask)
+        self.streams = Streams(config.held_bytes, self._opened)
         self._env = env
         self._overlay = overlay
         self._views = views
         self._config = config
         self._found = found
         self.began: dict[str, int] = {}  # topics, and since when this node subscribes in force
-        self._tries: dict[Key, int] = {}
+        self._tries: dict[Key, tuple[int, int]] = {}  # of streams that are asked for: where the gap begins, and how often
         self._rests: dict[tuple[Peer, str], None] = {}  # who has more of which topic, and will be asked again
 
     # Gaps.
 
+    def _opened(self, key: Key) -> None:
+        """A stream that was forgotten may be asked for still."""
+        if key not in self._tries:
+            self._ask(key)
+
     def _ask(self, key: Key) -> None:
-        gap, tries = self.streams.gap(key), self._tries.get(key, 0)
+        gap, (begin, tries) = self.streams.gap(key), self._tries.get(key, (UNKNOWN, 0))
+        if gap is not None and gap[0] != begin:
+            tries = 0
         helper = self._helper(key, tries) if gap is not None else None
         if gap is None or helper is None or tries >= ASKS:
             self._stop(key)
             return
-        self._tries[key] = tries + 1
+        self._tries[key] = gap[0], tries + 1
         source, topic, epoch = key
         age = self._env.now() - self.began.get(topic, self._env.now())
         self._env.request(
@@ -84,12 +91,13 @@ class Recovery:
             self._stop(key)
 
     def _stop(self, key: Key) -> None:
+        """What is missing is given up; the stream may have a further gap."""
         self._tries.pop(key, None)
-        self.streams.closed(key)
-        if self.streams.gap(key) is not None:
-            self._found(self.streams.give_up(key))
-            if self.streams.gap(key) is not None:
-                self._ask(key)
+        self._found(self.streams.give_up(key))
+        if self.streams.gap(key) is None:
+            self.streams.closed(key)
+        elif key not in self._tries:
+            self._ask(key)
 
     def _helper(self, key: Key, tries: int) -> Peer | None:
         source = self._overlay.roll.of(key[0])

@@ -231,8 +231,8 @@ class VCubePB(Trees):
         """A copy may be the first with a number, where an order brought the message."""
         known = self.recovery.kept.get(m.id)
         if known is None:
-            if self._problem(m.publication()) is not None:
-                return
+            if self.broadcasts.known[m.id] == DIMENSION or self._problem(m.publication()) is not None:
+                return  # it was refused, or served long ago
             self.recovery.kept.add(m.onward(), self.env.now())
         self._hand_up(self._arrived(known or m, None))
 

@@ -8,19 +8,19 @@ all of these have. Members are the topic's subscribers, or all nodes for a SUB. 
 - a copy of a message that is known is acknowledged at once or with the first; where it asks for clusters that the first did not,
   these are served too.
 
-Bounds: TASKS under way, of which the oldest of others goes, acknowledged as it is; KNOWN ids, the oldest of which go; one timer.
+Bounds: TASKS under way, of which the oldest of others goes, acknowledged as it is; PLACES standings gathered for each; KNOWN ids,
+the oldest of which go; one timer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import islice
 
 from overlays.vcube.cube import PLACES, cluster, first
 from overlays.vcube.machine import VCube
 from peer.machine import Env, MessageId, Peer, Timer
 from pubsub.vcube_ps.config import VCubePSConfig
-from pubsub.vcube_ps.messages import Ack, Change, Pub, Standing, Sub
+from pubsub.vcube_ps.messages import Ack, Change, Pub, Standing, Sub, fitting
 from pubsub.vcube_ps.views import Views
 
 TASKS = 4_096
@@ -120,7 +120,8 @@ class Broadcasts:
         for standing in msg.view:
             if standing.peer != self._env.me:
                 self._views.note(task.message.topic, standing)
-                task.gathered[standing.peer] = standing
+                if len(task.gathered) < PLACES:
+                    task.gathered[standing.peer] = standing
         self._settle(task)
 
     def waits_for(self, peer: Peer) -> bool:
@@ -146,8 +147,7 @@ class Broadcasts:
     def _recalls(self, message: Pub | Change) -> tuple[Standing, ...]:
         """What it says to who asks again: an ACK with what was gathered may be lost with its link, or with who had it."""
         view = self._views.topics.get(message.topic, {}) if isinstance(message, Sub) else {}
-        others = (standing for standing in view.values() if standing.subscribed and standing.peer != message.id.source)
-        return tuple(islice(others, PLACES))
+        return fitting([standing for standing in view.values() if standing.subscribed and standing.peer != message.id.source])
 
     def _members(self, message: Pub | Change) -> int:
         return self._overlay.roll.up if isinstance(message, Sub) else self._views.subscribers(message.topic)
@@ -201,7 +201,7 @@ class Broadcasts:
         if parents:
             for parent in parents:
                 del task.parents[parent]
-            self._env.send_all(parents, Ack(task.message.id, tuple(task.gathered.values())))
+            self._env.send_all(parents, Ack(task.message.id, fitting(task.gathered.values())))
 
     def _end(self, task: Task) -> None:
         if self.tasks.pop(task.message.id, None) is None:

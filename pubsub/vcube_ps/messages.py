@@ -2,12 +2,13 @@
 
 `height` is CLUSTER(i,j) - 1 of the paper, as its sender knows it: the receiver serves its clusters up to that one. It travels
 with the message because the receiver may not have heard yet which place the sender has.
-Bounds: a list of standings has one for each place of the largest cube; numbers as a trace has room for.
+Bounds: a list of standings has one for each place of the largest cube, and fits a frame; numbers as a trace has room for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import accumulate, islice
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -16,6 +17,7 @@ from msgspec import Meta
 from overlays.claims import check_peer
 from overlays.vcube.cube import DIMENSION, PLACES
 from overlays.vcube.messages import Member
+from peer.codec import FRAME_LIMIT
 from peer.errors import PeerError
 from peer.machine import Message, MessageId, Peer
 from pubsub.claims import NUMBER, Number, Topic, check_id, check_order
@@ -24,7 +26,8 @@ from pubsub.numbering import Numbered
 from pubsub.router import TOPIC
 from pubsub.spread import parts
 
-TOPICS = 256  # in one message
+TOPICS = 128  # in one message: half a frame, where names are of the longest letters
+SMALL = 8_192  # standings that fit a frame whatever they say
 HOPS = 1 << 15
 
 Height = Annotated[int, Meta(ge=0, le=DIMENSION)]
@@ -43,6 +46,20 @@ class Standing(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 Standings = Annotated[tuple[Standing, ...], Meta(max_length=PLACES)]
+
+
+def fitting(view: Collection[Standing]) -> tuple[Standing, ...]:
+    """As many as one message takes."""
+    if len(view) <= SMALL:
+        return tuple(view)
+    sizes = accumulate(map(_size, view))
+    room = FRAME_LIMIT - 1_024
+    return tuple(islice((standing for standing, size in zip(view, sizes, strict=True) if size <= room), PLACES))
+
+
+def _size(standing: Standing) -> int:
+    """Of its encoding, at most."""
+    return 22 + (len(standing.peer) if isinstance(standing.peer, bytes) else 9)
 
 
 class Pub(Numbered, frozen=True, tag=1):

@@ -15,7 +15,7 @@ the paper leaves open, or assumes away, is settled here as follows:
 - A subscriber holds links to its children, so that a message meets no dial.
 
 What it shares with VCube-PB is in `trees`. Above it promises each message once, and those of a source in order.
-Bounds: those of its parts; FLOORS.
+Bounds: those of its parts; FLOORS, shared by those who ask (`pubsub.shares`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class VCubePS(Trees):
     def __init__(self, env: Env, overlay: Overlay, app: App, config: VCubePSConfig = DEFAULTS) -> None:
         super().__init__(env, overlay, app, config)
         self.streams = Streams(config.held_bytes, self._ask_floor)
-        self.floors: list[tuple[str, int, Reply]] = []
+        self.floors: list[tuple[str, int, Peer, Reply]] = []
         self.asks: dict[Key, int] = {}
 
     def _leave(self, interest: Interest) -> None:
@@ -72,7 +72,7 @@ class VCubePS(Trees):
         due = [each for each in self.floors if each[0] == topic and each[1] <= floor]
         if due:
             self.floors = [each for each in self.floors if each not in due]
-            for _, _, reply in due:
+            for *_, reply in due:
                 reply(Floor(floor))
 
     def _start(self, channel: Channel, head: Publication | Change) -> None:
@@ -96,7 +96,7 @@ class VCubePS(Trees):
         """Nothing is taken but from the tree, which brings it in the order of its source, if it is to be had at all."""
 
     def _gone(self, m: Change) -> None:
-        self._hand_up(item for item in self.streams.drop((m.id.source, m.topic)) if item is not None)
+        self._hand_up(self.streams.drop((m.id.source, m.topic)))
 
     def _ask_floor(self, key: Key, number: int) -> None:
         source, topic = key
@@ -114,10 +114,10 @@ class VCubePS(Trees):
         floor = channel.floor if channel is not None else msg.number
         if floor >= min(msg.number, channel.next if channel is not None else 0):
             reply(Floor(floor))
-        elif len(self.floors) >= FLOORS:
+        elif sum(each[2] == sender for each in self.floors) >= FLOORS - len(self.floors):
             raise Refused("too many ask")
         else:
-            self.floors.append((msg.topic, msg.number, reply))
+            self.floors.append((msg.topic, msg.number, sender, reply))
 
     def _floor_told(self, key: Key, msg: Floor) -> None:
         self.asks.pop(key, None)

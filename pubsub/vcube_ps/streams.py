@@ -78,7 +78,7 @@ class Streams:
             self.late += 1
             return []
         if stream is None or epoch > stream.epoch:
-            out += self.drop(key)
+            out += self._drop(key)
             stream = self._begin(key, epoch, base)
         out += stream.raise_to(base)
         if number < stream.next:
@@ -107,18 +107,21 @@ class Streams:
         stream = self.streams.get(key)
         return self.answered(key, min(stream.held)) if stream is not None and stream.held else []
 
-    def drop(self, key: Key) -> list[Item | None]:
+    def drop(self, key: Key) -> list[Item]:
         """Forget the stream; what it held, in order."""
-        stream = self.streams.pop(key, None)
-        return stream.raise_to(1 << 64) if stream is not None else []
+        return self._freed(self._drop(key))
 
     def leave(self, topic: str) -> None:
         for key in [key for key in self.streams if key[1] == topic]:
-            self._freed(self.drop(key))
+            self.drop(key)
+
+    def _drop(self, key: Key) -> list[Item | None]:
+        stream = self.streams.pop(key, None)
+        return stream.raise_to(1 << 64) if stream is not None else []
 
     def _begin(self, key: Key, epoch: int, base: int) -> Stream:
         if len(self.streams) >= STREAMS:
-            self._freed(self.drop(next(iter(self.streams))))
+            self.drop(next(iter(self.streams)))
         stream = self.streams[key] = Stream(epoch, base)
         return stream
 

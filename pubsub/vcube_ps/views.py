@@ -3,7 +3,7 @@
 The newest standing of a peer wins (UPDATE of the paper). Non-subscribers keep views too, since here they may publish; what they
 do not hear of an unsubscription, the one who left tells them by its first ACK.
 Bounds: STANDINGS in all; one more is not taken in, nor of a peer that has as many as are left. What is known of a peer goes when
-the overlay forgets it.
+the overlay forgets it; of those whom it has not heard of STRANGERS are kept, the oldest of which go: anybody can name them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pubsub.shares import Shares
 from pubsub.vcube_ps.messages import Standing
 
 STANDINGS = 1 << 18
+STRANGERS = 4_096
 
 
 class Views:
@@ -22,6 +23,7 @@ class Views:
         self.size = 0
         self.shares = Shares()
         self._overlay = overlay
+        self._strangers: dict[tuple[str, Peer], None] = {}  # when they were named
         self._sets: dict[str, tuple[int, int]] = {}  # the overlay's version, and the set of places
         self._told: dict[str, tuple[int, int]] = {}  # under an oracle: the places that were heard of since, and who subscribes
 
@@ -39,7 +41,17 @@ class Views:
             view = self.topics[topic] = {}
         view[standing.peer] = standing
         self._renew(topic, standing)
+        if before is None and standing.peer not in self._overlay.roll.where:
+            self._limit_strangers(topic, standing.peer)
         return True
+
+    def _limit_strangers(self, topic: str, peer: Peer) -> None:
+        self._strangers[topic, peer] = None
+        if len(self._strangers) > STRANGERS:
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            if oldest[1] not in self._overlay.roll.where:
+                self._drop(*oldest)
 
     def _admit(self, peer: Peer) -> bool:
         """This node's own share is as large as its application wants."""
@@ -55,11 +67,13 @@ class Views:
         if self._overlay.census is not None:
             told, subscribed = self._told.get(topic, (0, 0))
             return self._overlay.census.subscribers.get(topic, 0) & ~told | subscribed
+        if (view := self.topics.get(topic)) is None:
+            return 0
         version, places = self._sets.get(topic, (-1, 0))
         if version != self._overlay.version:
             where = self._overlay.roll.where
             places = 0
-            for standing in self.topics.get(topic, {}).values():
+            for standing in view.values():
                 if standing.subscribed and (index := where.get(standing.peer)) is not None:
                     places |= 1 << index
             places &= self._overlay.roll.up
@@ -68,11 +82,14 @@ class Views:
 
     def forget(self, peer: Peer) -> None:
         for topic in list(self.topics):
-            view = self.topics[topic]
-            if view.pop(peer, None) is not None:
-                self.size -= 1
-                self.shares.give_back(peer)
-                self._sets.pop(topic, None)
+            self._drop(topic, peer)
+
+    def _drop(self, topic: str, peer: Peer) -> None:
+        view = self.topics.get(topic, {})
+        if view.pop(peer, None) is not None:
+            self.size -= 1
+            self.shares.give_back(peer)
+            self._sets.pop(topic, None)
             if not view:
                 del self.topics[topic]
 

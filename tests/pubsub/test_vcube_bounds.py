@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from overlays.claims import ID
+from overlays.vcube.cube import PLACES
 from overlays.vcube.machine import VCube
+from overlays.vcube.messages import Member
 from overlays.vcube.roll import Founders
+from peer.codec import msgpack
 from peer.dispatch import receive
 from peer.fake import FakeEnv
-from peer.machine import Message
+from peer.machine import Message, MessageId, PeerInfo
+from pubsub.claims import NUMBER
 from pubsub.message import Interest
+from pubsub.router import TOPIC
 from pubsub.vcube_pb.router import VCubePB
 from pubsub.vcube_ps import trees, views
-from pubsub.vcube_ps.messages import Ack, Sub, Told
+from pubsub.vcube_ps.messages import TOPICS, Ack, Standing, Sub, Told, Uns, fitting
 from pubsub.vcube_ps.router import VCubePS
 from pubsub.vcube_ps.trees import Trees
 from tests.pubsub.apps import Inbox
@@ -86,3 +92,73 @@ def test_one_peer_leaves_room_for_the_standings_of_others(
     router.member_gone(1)
     receive(router, 1, Told((("t", 1, 1),)))
     assert router.views.size == 2 and router.views.subscribers("t") == 1 << 1 | 1 << 2
+
+
+# What others say of others.
+
+
+def hand_on(env: FakeEnv, router: Trees, sequence: int) -> tuple[Sub, list[int]]:
+    """Node 4's subscription comes here, and goes on to these."""
+    msg = Sub(MessageId(4, 1, sequence), "t", 2, Member(4, PeerInfo(4), 0))
+    receive(router, 4, msg)
+    return msg, [peer for peer, sent in env.take() if isinstance(sent, Sub) and isinstance(peer, int)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_invented_subscribers_leave_room_for_true_ones(kind: type[VCubePS | VCubePB]) -> None:
+    env, router = node(kind, 8, Inbox())
+    for turn in range(1, 4):
+        msg, (liar, honest) = hand_on(env, router, turn)
+        receive(router, liar, Ack(msg.id, tuple(Standing(turn * PLACES + number, True, 1, 1) for number in range(PLACES))))
+        receive(router, honest, Ack(msg.id, (Standing(honest, True, 1, 1), Standing(5, True, 1, turn))))
+        ((_, ack),) = env.take()
+        assert isinstance(ack, Ack) and len(ack.view) <= PLACES
+    assert router.views.size == views.STRANGERS + 3
+    assert router.views.subscribers("t") == 1 << 4 | 1 << 5 | 1 << honest
+
+
+def test_a_stranger_that_has_a_place_by_now_is_none() -> None:
+    _, router = node(VCubePS, 4, Inbox())
+    router.views.note("t", Standing(7, True, 1, 1))
+    router.cube.introduce(Member(7, PeerInfo(7), 0))
+    for number in range(views.STRANGERS + 1):
+        router.views.note("t", Standing(100 + number, True, 1, 1))
+    assert router.views.of("t", 7) is not None and router.views.of("t", 100) is None
+    assert router.views.size == 1 + views.STRANGERS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_asks_again_gets_no_more_standings_than_a_frame_takes(kind: type[VCubePS | VCubePB]) -> None:
+    longest = [Standing(number.to_bytes(ID, "big"), True, NUMBER, NUMBER) for number in range(PLACES)]
+    key = MessageId(bytes(ID), NUMBER, NUMBER)
+    (frame,) = msgpack(kind.kinds).pack([Ack(key, fitting(longest))])
+    assert len(fitting(longest)) > 12_000 and len(frame) > 1_000_000
+    common = [Standing(number.to_bytes(38, "big"), True, NUMBER, NUMBER) for number in range(PLACES)]
+    assert len(fitting(common)) == PLACES
+    msgpack(kind.kinds).pack([Ack(key, fitting(common))])
+
+
+def test_the_longest_topics_are_told_in_messages_that_a_frame_takes() -> None:
+    app = Inbox()
+    env, router = node(VCubePS, 1, app)
+    topics = [chr(0x1F300 + number) * TOPIC for number in range(TOPICS + 1)]
+    for topic in topics:
+        router.join(topic)
+    router.member_up(1)
+    told = [msg for _, msg in env.take() if isinstance(msg, Told)]
+    assert [name for msg in told for name, _, _ in msg.topics] == topics
+    msgpack(VCubePS.kinds).pack(told)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_leaves_topics_that_nobody_knows_leaves_nothing_behind_but_that_it_left(kind: type[VCubePS | VCubePB]) -> None:
+    _, router = node(kind, 4, Inbox())
+    for number in range(50):
+        receive(router, 2, Uns(MessageId(2, 1, number), f"topic {number}", 1))
+        receive(router, 2, Uns(MessageId(3, 1, number), f"other {number}", 1))
+    router.member_gone(2)
+    router.member_gone(3)
+    assert (router.views.size, router.views.topics, router.views._sets) == (0, {}, {})
+    for number in range(50):
+        assert router.views.subscribers(f"unheard of {number}") == 0
+    assert router.views._sets == {}

@@ -29,7 +29,7 @@ from peer.sim import Simulator
 from peer.trace import DELIVER, JOINED
 from pubsub import stacks
 from pubsub.claims import NUMBER
-from pubsub.message import Filter, Publication
+from pubsub.message import Filter, Publication, Verdict
 from pubsub.router import Router
 from pubsub.vcube_pb.config import VCubePBConfig
 from pubsub.vcube_pb.kept import Kept
@@ -351,6 +351,47 @@ def test_a_gap_is_asked_for_in_turn_and_given_up_only_when_nobody_has_it() -> No
     assert desk.delivered == [b"1", b"3"] and desk.router.recovery.streams.skipped == 1
     desk.hears(2, pub(2))
     assert desk.delivered == [b"1", b"3"], "too late"
+
+
+def test_a_stream_with_many_gaps_is_asked_for_once_a_second_and_each_gap_as_often_as_a_single_one() -> None:
+    desk = Desk(3).subscribed(0, 2, 3)
+    desk.hears(2, pub(1))
+    for turn in range(2 * ASKS):
+        for number in range(3 + 8 * turn, 11 + 8 * turn, 2):
+            desk.hears(2, pub(number, base=0, elder=1))
+        (request,) = desk.env.take_requests()
+        assert request.msg.position.next == (2 if turn < ASKS else 4)  # type: ignore[attr-defined]
+        request.reply(Missing(()))
+        desk.env.advance(AGAIN)
+    assert desk.delivered == [b"1", b"3", b"5"]
+
+
+def test_what_comes_while_a_gap_is_asked_for_gives_the_next_gap_all_its_asks() -> None:
+    desk = Desk(3).subscribed(0, 2, 3)
+    for number in (1, 3, 5):
+        desk.hears(2, pub(number, base=0, elder=1 if number > 1 else None))
+    for _ in range(ASKS - 1):
+        desk.env.take_requests()[0].reply(Missing(()))
+        desk.env.advance(AGAIN)
+    desk.hears(0, pub(2, elder=1))
+    for _ in range(ASKS):
+        assert desk.delivered == [b"1", b"2", b"3"]
+        for request in desk.env.take_requests():
+            request.reply(Missing(()))
+        desk.env.advance(AGAIN)
+    desk.hears(0, pub(4, elder=1))
+    assert desk.delivered == [b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_a_message_that_the_application_refused_is_not_kept_for_others() -> None:
+    desk = Desk(0).subscribed(0, 1, 2)
+    desk.app.validates = True
+    desk.app.validate = lambda sender, publication, answer: answer(Verdict.REJECT)  # type: ignore[method-assign]
+    for sender in (2, 1, 2):
+        desk.hears(sender, pub(1))
+    desk.sent()
+    ask(desk.router, 1, AskSince("t", 1, 5, LONG, ()), lambda msg: None)
+    assert [msg for _, msg in desk.sent() if isinstance(msg, Pub)] == []
 
 
 def test_what_was_promised_and_does_not_come_is_asked_for_again() -> None:

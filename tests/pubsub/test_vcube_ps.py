@@ -21,7 +21,7 @@ from overlays.vcube.messages import Admitted, Member, News, Report
 from overlays.vcube.roll import Census, Founders
 from peer.codec import msgpack
 from peer.dispatch import ask, receive
-from peer.errors import PeerError, UsageError
+from peer.errors import PeerError, Refused, UsageError
 from peer.fake import FakeEnv, FakeWire
 from peer.faults import MassCrash
 from peer.latency import Uniform
@@ -34,7 +34,7 @@ from pubsub.message import Filter, Publication, Verdict
 from pubsub.router import Router
 from pubsub.vcube_ps.config import WINDOW, VCubePSConfig
 from pubsub.vcube_ps.messages import Ack, AskFloor, Floor, Pub, Reg, Standing, Sub, Told, Uns
-from pubsub.vcube_ps.router import VCubePS
+from pubsub.vcube_ps.router import FLOORS, VCubePS
 from pubsub.vcube_ps.streams import Item, Streams
 from pubsub.vcube_ps.trees import RESTLESS, SETTLED, STIRRED
 from tests.pubsub.apps import Inbox, Seal, sealed
@@ -407,6 +407,27 @@ def test_any_order_of_arrival_is_handed_up_in_order(numbers: list[int], seed: in
     up(streams.answered((2, "t"), 41))
     assert out == sorted(numbers)
     assert streams.bytes == 0
+
+
+def test_what_waits_of_a_source_that_leaves_is_handed_up_and_waits_no_more() -> None:
+    desk = Desk(0).subscribed(0, 1, 2)
+    desk.hears(2, pub(sequence=1, number=2, base=0))
+    assert desk.app.delivered == [] and desk.router.streams.bytes > 0
+    desk.hears(2, Uns(MessageId(2, 1, 9), "t", 0))
+    assert [p.data for p in desk.app.delivered] == [b"2"] and desk.router.streams.bytes == 0
+
+
+def test_one_who_asks_for_many_floors_leaves_room_for_others() -> None:
+    desk = Desk(0, config=VCubePSConfig(window=4)).subscribed(0, 1, 2)
+    for _ in range(2):
+        desk.publish()
+    last = [msg.number for _, msg in desk.sent() if isinstance(msg, Pub)][-1]
+    for _ in range(FLOORS // 2):
+        ask(desk.router, 1, AskFloor("t", last), lambda msg: None)
+    with pytest.raises(Refused, match="too many ask"):
+        ask(desk.router, 1, AskFloor("t", last), lambda msg: None)
+    ask(desk.router, 2, AskFloor("t", last), lambda msg: None)
+    assert len(desk.router.floors) == FLOORS // 2 + 1
 
 
 def test_what_waits_in_a_stream_is_bounded() -> None:
