@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from overlays.claims import check_infos, learn
+from overlays.claims import check_infos, learn, told
 from overlays.overlay import Overlay
 from peer.errors import PeerError, UsageError
 from peer.machine import SECOND, Env, Link, Message, Peer, PeerInfo, Timer, upon
@@ -379,7 +379,7 @@ class HyParView(Overlay):
 
     def _ask(self, peer: Peer, *, high: bool, evicts: bool = False) -> None:
         self.attempts += 1
-        me = self.env.info(self.env.me)
+        me = told(self.env, self.env.me)
         joins = high and not evicts and not self.neighbors and peer in self.contacts
         timer = self.env.after(self.config.patience, self._unanswered, peer, self.attempts)
         self.asks[peer] = Ask(self.attempts, high, evicts, timer)
@@ -504,7 +504,7 @@ class HyParView(Overlay):
         chosen = rng.sample(active, min(self.config.ka, len(active))) + rng.sample(passive, min(self.config.kp, len(passive)))
         self.shuffles += 1
         self.sent = tuple(chosen)
-        me = self.env.info(self.env.me)
+        me = told(self.env, self.env.me)
         self.env.send(target, Shuffle(me, self.shuffles, self._infos(chosen), self.config.shuffle_ttl))
 
     def _merge(self, infos: Iterable[PeerInfo], given: Iterable[Peer]) -> None:
@@ -544,7 +544,7 @@ class HyParView(Overlay):
         self.lost.pop(peer, None)
 
     def _infos(self, peers: Iterable[Peer]) -> tuple[PeerInfo, ...]:
-        return tuple(self.env.info(peer) for peer in peers)
+        return tuple(told(self.env, peer) for peer in peers)
 
     # What happens by itself.
 

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from overlays.claims import learn
+from overlays.claims import learn, told
 from overlays.hyparview import Ask, Disconnect, HyParView, HyParViewConfig, Neighbor, NeighborReply
 from peer.errors import UsageError
 from peer.machine import SECOND, Env, Lane, Link, Message, Peer, PeerInfo, Timer, upon
@@ -173,7 +173,7 @@ class XBot(HyParView):
         if self.swap is None and not self._room() and old is not None and self._is_nearer(cost, old):
             self.attempts += 1
             self.swap = Swap("initiator", old, candidate, attempt=self.attempts, cost=cost)
-            me, known = self.env.info(self.env.me), self.env.info(old)
+            me, known = told(self.env, self.env.me), told(self.env, old)
             self._propose(candidate, Optimization(me, self.attempts, known), 4 * self.config.patience)
 
     @upon(Optimization)
@@ -215,7 +215,7 @@ class XBot(HyParView):
             return
         self.attempts += 1
         swap.attempt, swap.cost = self.attempts, cost
-        me = self.env.info(self.env.me)
+        me = told(self.env, self.env.me)
         self._propose(swap.gets, Switch(me, self.attempts, swap.initiator), self.config.patience)
 
     @upon(Switch)

@@ -26,7 +26,7 @@ from hashlib import sha256
 from itertools import islice
 from typing import Protocol
 
-from overlays.claims import check_infos, learn
+from overlays.claims import check_infos, learn, told
 from overlays.overlay import Overlay
 from overlays.vcube.config import DEFAULTS, VCubeConfig
 from overlays.vcube.cube import DIMENSION, PLACES, assigned, cluster, dimension, first, nearest, parent
@@ -76,7 +76,7 @@ class VCube(Overlay):
 
     __slots__ = (
         "asked", "base", "census", "config", "contacts", "counter", "crowd", "downs", "firsts", "heard", "index", "pages",
-        "pause", "ready", "roll", "rounds", "stopped", "tests", "timers", "turns", "version",
+        "pause", "ready", "roll", "rounds", "stopped", "tests", "timers", "turns", "usurper", "version",
     )  # fmt: skip
 
     protocols = ("/weft/vcube/1.0.0",)
@@ -193,7 +193,7 @@ class VCube(Overlay):
         self.asked += 1
         if self.asked % len(pool) == 0:
             self.turns += 1
-        join = Join(self.env.info(self.env.me), self.counter, self.usurper)
+        join = Join(told(self.env, self.env.me), self.counter, self.usurper)
         self.env.request(peer, join, self.config.patience, self._admitted, self._not_admitted)
 
     def _not_admitted(self, peer: Peer, reason: str) -> None:
@@ -404,7 +404,7 @@ class VCube(Overlay):
 
     def own(self) -> Member:
         assert self.index is not None
-        return Member(self.index, self.env.info(self.env.me), self.counter)
+        return Member(self.index, told(self.env, self.env.me), self.counter)
 
     def _assert(self, counter: int) -> None:
         """This node is up, and has that counter."""

@@ -16,7 +16,7 @@ from overlays.vcube.cube import DIMENSION, PLACES
 from peer.errors import PeerError
 from peer.machine import Message, Peer, PeerInfo
 
-LIST = 64  # with the most that can be said of a peer it is half a frame
+LIST = 64  # with the most that can be said of each it is about half a frame
 COUNTER = 1 << 48  # more changes than any place sees
 NEVER, FOUNDED = -1, -2  # in place of an epoch: nothing was heard of it yet; nothing but what all founders know
 

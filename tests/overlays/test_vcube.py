@@ -85,6 +85,11 @@ def told(env: FakeEnv) -> list[tuple[Peer, Message]]:
     return [(peer, msg) for peer, msg in env.take() if isinstance(msg, News)]
 
 
+def test_all_that_a_node_has_is_in_its_slots() -> None:
+    cube, _, _ = founder()
+    assert vars(cube) == {}
+
+
 # The roll.
 
 

@@ -615,7 +615,7 @@ def test_messages_that_wait_for_the_first_answer_are_all_sent_then() -> None:
 
 def fat(peer: Peer) -> PeerInfo:
     """The longest claim that is let in."""
-    return PeerInfo(peer, ("\N{SNOWMAN}" * claims.TEXT,) * claims.ADDRESSES, bytes(claims.RECORD))
+    return PeerInfo(peer, ("\N{SNOWMAN}" * (claims.TEXT // 3),) * claims.ADDRESSES, bytes(claims.RECORD))
 
 
 def test_a_list_that_is_too_long_for_a_frame_is_told_in_several_answers() -> None:
