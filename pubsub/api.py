@@ -236,7 +236,7 @@ class PubSub:
     async def subscribe(
         self, topic: str, *, order: Ordered = "none", buffer: int = 256, when_full: Full = "drop oldest"
     ) -> AsyncIterator[Subscription]:
-        """Begins when the subscription is in force, and ends with the block.
+        """Begins when the subscription is in force, and ends with the block; UsageError if the node closes before.
 
         `when_full`: see `pubsub.subscription`. With `fifo` the messages of each source come in the order of their
         publishing; with `causal` a message also comes after all that its source had heard there, so that no answer comes
@@ -255,6 +255,7 @@ class PubSub:
             in_force = self._desk.in_force.setdefault(topic, trio.Event())
             self.router.join(topic)
             await in_force.wait()
+            self._check_open()
             yield subscription
         finally:
             self._unsubscribe(subscription)
@@ -321,6 +322,8 @@ class PubSub:
         """Whoever waits for something of this node is told that it is over."""
         self.closed = True
         self._desk._notify()
+        for in_force in self._desk.in_force.values():
+            in_force.set()
         for subscription in [each for several in self._desk.subscriptions.values() for each in several]:
             subscription.close()
 

@@ -11,8 +11,10 @@ import trio
 
 from peer.errors import UsageError
 from peer.fake import FakeEnv
+from peer.ids import Identity, peer_text
 from peer.machine import SECOND, MessageId
-from pubsub.api import PubSub, PubSubConfig
+from pubsub import api
+from pubsub.api import Ordered, PubSub, PubSubConfig
 from pubsub.flood import Flood
 from pubsub.message import OrderHeader, Publication, Verdict
 from pubsub.ordering.causal import CausalConfig
@@ -194,6 +196,42 @@ async def test_whoever_waits_for_a_node_hears_of_its_end() -> None:
             await ready.wait()
             await filled.wait()
     assert sorted(ended) == ["neighbors_up", "publish", "subscription"]
+
+
+@pytest.mark.parametrize("order", ["none", "causal"])
+@pytest.mark.parametrize("stack", ["vcube/vcube-ps", "vcube/vcube-pb", "vcube/srpt-s"])
+async def test_whoever_waits_for_a_network_that_never_came_hears_of_the_end_too(
+    stack: str, order: Ordered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "FLUSH_S", 0.1)
+    ended: list[str] = []
+
+    async def listen(node: PubSub) -> None:
+        with pytest.raises(UsageError, match="closed"):
+            async with node.subscribe("t", order=order):
+                raise AssertionError("it cannot be in force")
+        ended.append("subscription")
+
+    async def flush(node: PubSub) -> None:
+        await node.publish("t", b"nobody knows for whom")
+        await node.flushed()
+        ended.append("flushed")
+
+    async def press(node: PubSub) -> None:
+        with pytest.raises(UsageError, match="closed"):
+            while True:
+                await node.publish("t", bytes(1_000))
+        ended.append("publish")
+
+    nowhere = f"/ip4/127.0.0.1/tcp/9/p2p/{peer_text(Identity.from_seed(bytes(32)).peer)}"
+    with trio.fail_after(60):
+        config = PubSubConfig(backlog=10_000)
+        async with trio.open_nursery() as nursery, PubSub.open(stack, listen=(), bootstrap=[nowhere], config=config) as node:
+            for task in (listen, flush, press):
+                nursery.start_soon(task, node)
+            await trio.sleep(0.1)
+    assert sorted(ended) == ["flushed", "publish", "subscription"]
+    assert node.stats()["held"] == 0
 
 
 async def test_the_orders_of_a_node_have_the_patience_that_its_config_gives_them() -> None:
