@@ -292,7 +292,8 @@ def agreement(stories: Iterable[Story], until: int | None = None) -> list[Violat
     """If a correct process delivers m, every correct subscriber of its topic delivers m.
 
     A node is a correct subscriber from its first delivery on, if its subscription lasts to the end of the trace; so it owes
-    what was published after that. Messages that were published from the event of number `until` on may still be on their way.
+    what was published after that. One that delivers nothing owes what was published since it joined. Messages that were
+    published from the event of number `until` on may still be on their way.
     """
     found = []
     for story in stories:
@@ -324,15 +325,16 @@ def validity(stories: Iterable[Story], until: int | None = None) -> list[Violati
 
 
 def _correct(story: Story) -> list[Subscription]:
-    return [history for history in story.subscriptions if history.ended is None and history.places]
+    return [history for history in story.subscriptions if history.ended is None]
 
 
 def _lacking(story: Story, owed: int, until: int | None) -> list[Violation]:
-    """What correct subscribers lack of those messages, if it was published after their first delivery."""
+    """What correct subscribers lack of those messages, if it was published after their first delivery, or else their joining."""
     found = []
     for history in _correct(story):
-        begin, end = history.times[0], story.published[-1] + 1 if until is None else until
-        lacking = [number for number in _bits(owed & ~history.delivered) if begin < story.published[number] < end]
+        begin = history.times[0] if history.times else history.began
+        missing = ((number, story.published[number]) for number in _bits(owed & ~history.delivered))
+        lacking = [number for number, t in missing if begin < t and (until is None or t < until)]
         found += [Violation(history.node, story.names[number]) for number in lacking]
     return found
 

@@ -137,6 +137,24 @@ def test_agreement_asks_of_correct_subscribers_what_was_published_after_their_fi
     assert agreement(stories, until=7) == [Violation(6, "a")]
 
 
+def test_who_is_in_force_and_never_delivers_anything_breaks_agreement_and_validity() -> None:
+    def lacking(text: str, until: int | None = None) -> list[list[Violation]]:
+        stories = tell(events(text))
+        return [agreement(stories, until), validity(stories, until)]
+
+    both = [Violation(6, "a"), Violation(6, "b")]
+    assert lacking("1( 5( 6( 1+a 1-a 5-a 1+b 1-b 5-b") == [both, both]
+    assert lacking("1( 5( 1+a 1-a 5-a 6( 1+b 1-b 5-b") == [both[1:], both[1:]], "it came after a"
+    assert lacking("1( 5( 6( 1+a 1-a 5-a 1+b 1-b 5-b", until=6) == [both[:1], both[:1]], "b may be on its way"
+    assert lacking("1( 5( 1+a 1-a 5-a 6(") == [[], []]
+    assert lacking("1( 5( 6( 1+a 1-a 5-a 6)") == lacking("1( 5( 6( 1+a 1-a 5-a 6!") == [[], []], "it left, or is not correct"
+    assert lacking("1( 5( 6( 6) 1+a 1-a 5-a 6(") == [[], []], "it subscribed again after a"
+    assert lacking("1( 5( 6( 6! 6( 1+a 1-a 5-a") == [both[:1], both[:1]], "it began anew before a"
+    assert lacking("1( 5( 1+a 5-a 1!") == lacking("5( 6( 1+a 5-a 5! 1!") == [[], []], "none of those that had it is correct"
+    assert lacking("1+a 5( 6( 1! 5-a")[1] == [], "nothing was published since"
+    assert lacking("5( 6(") == [[], []]
+
+
 def test_a_folder_tells_the_same_as_the_rows_in_memory(tmp_path: Path) -> None:
     """A flood over links in order keeps causal order while no link is added; here copies overtake each other."""
     work = Workload(messages=12, rate=40.0, topics=2)
