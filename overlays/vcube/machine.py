@@ -7,7 +7,8 @@ down. The paper has a fixed set of nodes; what it leaves open is settled here as
 - Any member admits: to the empty place nearest to its own, else to one whose owner is gone, else in a new half of the cube.
   Two members may give one place to two newcomers: the lower peer id keeps it, and the other asks again. A peer that was a
   member gets the place that it had.
-- A node that hears that it is down, and is not, raises its counter, which undoes it. If somebody has its place, it asks again.
+- A node that hears that it is down, and is not, raises its counter, which undoes it. If somebody has its place, or no counter is
+  left above the one that it heard of, it asks again, and gets another place.
 - Events also go down the tree of all members at once (`announce`), and the rounds find what was lost on the way.
 - Who has contacts never begins a cube, unless it was refused by all of them and is asked itself by a higher peer id: so nodes
   that all begin at once agree. Contacts that are no members are tested now and then, which joins cubes that came apart.
@@ -31,8 +32,8 @@ from overlays.overlay import Overlay
 from overlays.vcube.config import DEFAULTS, VCubeConfig
 from overlays.vcube.cube import DIMENSION, PLACES, assigned, cluster, dimension, first, nearest, parent
 from overlays.vcube.messages import (
-    COUNTER,
     FOUNDED,
+    LAST,
     LIST,
     NEVER,
     Admitted,
@@ -226,16 +227,16 @@ class VCube(Overlay):
 
     def _place(self, newcomer: PeerInfo, counter: int) -> Member:
         before = self.roll.of(newcomer.peer)
-        index = before.index if before is not None else self._vacancy()
+        index = before.index if before is not None and not before.worn else self._vacancy()
         before = self.roll.members.get(index)
         counter = max(counter, before.counter + 1 if before is not None else 0)
-        return Member(index, newcomer, min(counter + counter % 2, COUNTER - 2))
+        return Member(index, newcomer, min(counter + counter % 2, LAST))
 
     def _vacancy(self) -> int:
         assert self.index is not None
         known, d = self.roll.known | 1 << self.index, self.dimension
         since = self.env.now() - self.config.reuse_after
-        gone = sum(1 << index for index, t in self.downs.items() if t <= since)
+        gone = sum(1 << index for index, t in self.downs.items() if t <= since and not self.roll.members[index].worn)
         for free in (~known & ((1 << (1 << d)) - 1), gone):
             for s in range(1, d + 1):
                 if (index := first(self.index, s, free)) is not None:
@@ -256,9 +257,9 @@ class VCube(Overlay):
         self._test(peer)
 
     def _lose(self, to: Member) -> None:
-        """Another has this place, and all will see it so."""
+        """Another has this place, or nobody can any more, and all will see it so."""
         self.index, self.ready, self.usurper = None, False, to
-        self.counter += 2
+        self.counter = self.counter + 2 if self.counter < LAST else 0
         self._note(self.roll.merge(to))
         for s in list(self.firsts):
             self._replace(s, None, LOST)
@@ -410,6 +411,7 @@ class VCube(Overlay):
         """This node is up, and has that counter."""
         self.counter = counter
         self.roll.put(self.own())
+        self.downs.pop(self.own().index, None)
         self.version += 1
 
     def _take(self, member: Member) -> bool:
@@ -420,10 +422,13 @@ class VCube(Overlay):
             if member.up:
                 self._lose(member)
             else:
-                self._refute(member.counter)
+                self._refute(member)
             return True
         if self.index == member.index:
             return False
+        return self._merge(member)
+
+    def _merge(self, member: Member) -> bool:
         changes = self.roll.merge(member)
         self._note(changes)
         return bool(changes)
@@ -431,11 +436,19 @@ class VCube(Overlay):
     def _about_me(self, member: Member) -> bool:
         if member.counter < self.counter or (member.index == self.index and member.counter == self.counter):
             return False
-        self._refute(member.counter)
+        if member.worn and member.index != self.index and not member.up:
+            return self._merge(member)  # a place that it has left
+        self._refute(member)
         return True
 
-    def _refute(self, counter: int) -> None:
-        self._assert(min(counter + 2 - counter % 2, COUNTER - 2))
+    def _refute(self, member: Member) -> None:
+        """By a counter above it, where there is one; of another place that is worn any new one will do."""
+        counter = self.counter if member.worn and member.index != self.index else member.counter
+        counter += 2 - counter % 2
+        if counter > LAST and not (member.index == self.index and member.up):
+            self._lose(member if member.index == self.index else self.own().down())
+            return
+        self._assert(min(counter, LAST))
         if self.ready:
             self._announce((self.own(),), DIMENSION)
             for watcher in self.crowd:

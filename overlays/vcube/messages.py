@@ -18,6 +18,7 @@ from peer.machine import Message, Peer, PeerInfo
 
 LIST = 64  # with the most that can be said of each it is about half a frame
 COUNTER = 1 << 48  # more changes than any place sees
+LAST = COUNTER - 2  # of one that is up
 NEVER, FOUNDED = -1, -2  # in place of an epoch: nothing was heard of it yet; nothing but what all founders know
 
 
@@ -35,6 +36,11 @@ class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def up(self) -> bool:
         return self.counter % 2 == 0
+
+    @property
+    def worn(self) -> bool:
+        """No newer state in which it is up can follow. Only a lie comes so far; its place is left until it is forgotten."""
+        return self.counter >= LAST
 
     def beats(self, other: Member) -> bool:
         """The newer state, or of two that claim one place at once the lower peer id: the same for all who see both."""

@@ -2,7 +2,8 @@
 
 Merging is the same in any order and however often: two nodes that have seen the same members have the same roll, but for those
 who are gone. A place is never taken from somebody who is up but by a newer state, and a peer has one place: when it turns up at
-another with a higher counter, the one before is down. Of a place that is not known, a member that is down says nothing.
+another with a higher counter, the one before is down; so it is at any counter if that one was `worn`. Of a place that is not
+known, a member that is down says nothing.
 
 `stamps` number the changes, so that one who asks again is told only what is new; `digest` tells whether two rolls are the same.
 `Founders` are nodes that know each other from the start, because a scenario says so; a `Census` is an oracle above that.
@@ -61,7 +62,7 @@ class Roll:
         elsewhere = self.of(member.peer) if member.up else None
         if elsewhere is None or elsewhere.index == member.index:
             return [self.put(member)]
-        if (elsewhere.counter, -elsewhere.index) > (member.counter, -member.index):
+        if not elsewhere.worn and (elsewhere.counter, -elsewhere.index) > (member.counter, -member.index):
             return []
         return [self.put(elsewhere.down()), self.put(member)] if elsewhere.up else [self.put(member)]
 

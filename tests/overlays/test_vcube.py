@@ -307,6 +307,44 @@ def test_a_dead_owner_of_its_place_is_no_reason_to_leave_it() -> None:
     assert (cube.index, cube.counter) == (ME, 4)
 
 
+@pytest.mark.parametrize("below", range(1, 7))
+def test_whoever_owns_a_place_beats_what_is_said_of_it_while_there_is_a_counter_above_and_then_leaves_it(below: int) -> None:
+    cube, env, _ = founder(8)
+    lie = member(ME, counter=COUNTER - below)
+    receive(cube, 4, News((lie,), 0))
+    if below == 1:
+        (asked,) = env.take_requests()
+        assert (cube.index, asked.msg) == (None, Join(PeerInfo(ME), 2, lie))
+        return
+    assert cube.index == ME and cube.own().up
+    assert cube.own() == lie or cube.own().beats(lie)
+    check(ME, (cube.own(),))
+
+
+def test_who_leaves_a_place_that_is_worn_gets_another_and_nobody_that_one_while_it_is_known() -> None:
+    cube, env, _ = founder(4, me=0, config=VCubeConfig(round_every=10**15))
+    for m in (member(3, counter=COUNTER - 1), member(2, counter=COUNTER - 3)):
+        receive(cube, 1, News((m,), 0))
+    moved = answer(cube, 3, Join(PeerInfo(3), 2, member(3, counter=COUNTER - 1))).member
+    assert moved == member(4, 3, 2) and cube.roll.of(3) == moved
+    assert answer(cube, 2, Join(PeerInfo(2), 0, None)).member == member(2, counter=COUNTER - 2)
+    env.advance(CONFIG.reuse_after)
+    given = [answer(cube, peer, Join(PeerInfo(peer), 0, None)).member.index for peer in range(20, 24)]
+    assert sorted(given) == [5, 6, 7, 8]
+
+
+def test_a_place_that_is_had_again_is_not_forgotten_with_whoever_had_it_before() -> None:
+    cube, env, crowd = newcomer(1)
+    env.take_requests()[0].reply(Admitted(member(2, ME)))
+    env.take_requests()[0].reply(Report(member(0, 1), (), 1, 2, False))
+    receive(cube, 1, News((member(2, 4),), 0))
+    receive(cube, 1, News((member(2, 4, 1),), 0))
+    env.take_requests()[-1].reply(Admitted(member(2, ME, 2)))
+    env.take_requests()[-1].reply(Report(member(0, 1), (), 1, 2, False))
+    env.advance(CONFIG.forget_after + 2 * CONFIG.round_every)
+    assert cube.roll.of(ME) == member(2, ME, 2) and ("gone", ME) not in crowd.heard
+
+
 def test_a_broken_link_to_a_neighbour_is_looked_into() -> None:
     cube, env, _ = founder(8)
     cube.link_down(7, 1, "reset")
@@ -506,6 +544,36 @@ def test_who_was_wrongly_suspected_comes_back_by_itself() -> None:
     assert any(not cube.roll.up >> 9 & 1 for cube in live_cubes(sim))
     settle(sim, 20)
     assert cube_of(sim.nodes[9].machines).counter == 2
+
+
+LIES = {
+    "it is down": lambda counter: member(ME, counter=counter),
+    "a lower peer has its place": lambda counter: member(ME, 3, counter),
+    "a higher peer, which there is not, has its place": lambda counter: member(ME, 70, counter),
+    "it has a lower place": lambda counter: member(2, ME, counter),
+    "it has a higher place": lambda counter: member(6, ME, counter),
+    "it has a place that was empty": lambda counter: member(11, ME, counter),
+}
+
+
+@pytest.mark.parametrize("below", range(1, 7))
+@pytest.mark.parametrize("what", LIES)
+def test_no_lie_takes_a_node_out_of_the_cube_for_good(what: str, below: int) -> None:
+    """Told twice, of all places that the node has, and at any counter up to the last."""
+    sim, founders = Simulator(1, Constant(ms=1.0)), Founders(8)
+    for _ in range(8):
+        sim.add(building(founders, VCubeConfig(tries=1, patience=100 * MS)))
+    lie = LIES[what](COUNTER - below)
+    for at in (10, 60):
+        sim.at(at * SECOND, lambda: receive(cube_of(sim.nodes[1].machines), 2, News((lie,), DIMENSION)))
+    sim.run(120 * SECOND)
+    cubes = live_cubes(sim)
+    places = {cube.index for cube in cubes}
+    assert all(cube.ready for cube in cubes) and len(places) == 8
+    for cube in cubes:
+        assert [other.env.me for other in cubes if cube.roll.of(other.env.me) != other.own()] == []
+        assert cube.roll.up == to_set(place for place in places if place is not None)
+        assert cube.env.me not in cube.neighbors
 
 
 def test_cubes_that_came_apart_are_one_again() -> None:
