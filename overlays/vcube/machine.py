@@ -246,7 +246,11 @@ class VCube(Overlay):
         return self.index ^ 1 << d
 
     def _admitted(self, peer: Peer, msg: Admitted) -> None:
-        check(self.env.me, (msg.member,))
+        try:
+            check(self.env.me, (msg.member,))
+        except PeerError as error:
+            self._not_admitted(peer, str(error))
+            raise
         if self.index is not None:
             return
         if msg.member.peer != self.env.me or not msg.member.up or msg.member.counter < self.counter:
@@ -317,10 +321,11 @@ class VCube(Overlay):
 
     def _reported(self, peer: Peer, msg: Report) -> None:
         del self.tests[peer]
-        check(self.env.me, (msg.me,))
-        check(self.env.me, msg.members)
-        if msg.me.peer != peer:
-            raise PeerError("a peer answers in the name of another")
+        try:
+            self._check_report(peer, msg)
+        except PeerError as error:
+            self._give_back(peer, str(error))
+            raise
         if self.stopped:
             return
         for member in (msg.me, *msg.members):
@@ -339,6 +344,19 @@ class VCube(Overlay):
         if peer in self.neighbors:
             self.env.connect(peer)
 
+    def _check_report(self, peer: Peer, msg: Report) -> None:
+        check(self.env.me, (msg.me,))
+        check(self.env.me, msg.members)
+        if msg.me.peer != peer:
+            raise PeerError("a peer answers in the name of another")
+
+    def _give_back(self, admitter: Peer, reason: str) -> None:
+        """A place of which the members were not told: somebody else must admit."""
+        if self.index is not None and not self.ready:
+            self.roll.forget(self.index)
+            self.index = None
+            self._not_admitted(admitter, reason)
+
     def _greet(self, admitter: Peer) -> None:
         """Other contacts may be of a cube of their own."""
         for peer in self.contacts:
@@ -354,11 +372,9 @@ class VCube(Overlay):
             return
         del self.tests[peer]
         self.heard.pop(peer, None)
-        if self.index is not None and not self.ready:
-            self.roll.forget(self.index)  # the members were not told: somebody else must admit
-            self.index = None
-            self._not_admitted(peer, reason)
-        elif member is not None and member.up and self.index is not None:
+        if not self.ready:
+            self._give_back(peer, reason)
+        elif member is not None and member.up:
             self._tell([member.down()])
 
     def link_up(self, peer: Peer, link: Link) -> None: ...

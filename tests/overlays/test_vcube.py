@@ -11,6 +11,7 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from overlays.vcube import machine
 from overlays.vcube.config import VCubeConfig
 from overlays.vcube.cube import DIMENSION, PLACES, places, to_set
 from overlays.vcube.machine import VCube
@@ -182,6 +183,51 @@ def test_a_newcomer_whose_admitter_goes_before_it_told_the_members_asks_another(
     assert cube.index is None and cube.roll.members == {}
     env.advance(SECOND)
     assert env.take_requests()[0].peer == 2
+
+
+def test_a_newcomer_to_whom_a_contact_answers_what_no_member_says_asks_another() -> None:
+    _, env, _ = newcomer(1, 2)
+    with pytest.raises(PeerError):
+        env.take_requests()[0].reply(Admitted(member(PLACES, ME)))
+    env.advance(SECOND)
+    (asked,) = env.take_requests()
+    assert (asked.peer, type(asked.msg)) == (2, Join)
+
+
+@pytest.mark.parametrize("wrong", [Report(member(0, 3), (), 1, 2, False), Report(member(0, 1), (member(-1),), 1, 2, False)])
+def test_a_newcomer_whose_admitter_reports_what_no_member_says_asks_another(wrong: Report) -> None:
+    cube, env, _ = newcomer(1, 2)
+    env.take_requests()[0].reply(Admitted(member(2, ME)))
+    with pytest.raises(PeerError):
+        env.take_requests()[0].reply(wrong)
+    assert cube.index is None and cube.roll.members == {}
+    env.advance(SECOND)
+    (asked,) = env.take_requests()
+    assert (asked.peer, type(asked.msg)) == (2, Join)
+    asked.reply(Admitted(member(3, ME)))
+    env.take_requests()[0].reply(Report(member(0, 2), (), 1, 2, False))
+    assert cube.ready and cube.index == 3
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_who_is_admitted_again_while_all_its_tests_are_under_way_gets_ready(
+    monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
+    monkeypatch.setattr(machine, "TESTS", 1)
+    cube, env, _ = founder(8, config=VCubeConfig(tries=1, round_every=10**15))
+    cube.suspect(7)
+    (test,) = env.take_requests()
+    receive(cube, 4, News((member(ME, 3, 2),), 0))
+    (asked,) = env.take_requests()
+    asked.reply(Admitted(member(9, ME, 4)))
+    assert env.take_requests() == [] and not cube.ready
+    if not answers:
+        test.fail("timeout")
+        env.advance(SECOND)
+        env.take_requests()[0].reply(Admitted(member(9, ME, 4)))
+        (test,) = env.take_requests()
+    test.reply(Report(member(0, test.peer), (), 1, 2, False))
+    assert cube.ready
 
 
 def test_a_member_gives_the_empty_place_nearest_to_its_own() -> None:
