@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from overlays.claims import learn
+from overlays.claims import learn, told
 from overlays.kademlia.space import place_of, place_of_key, topic_key
 from overlays.overlay import Overlay
 from peer.machine import Env, Message, Peer, PeerInfo, Timer
@@ -130,7 +130,7 @@ class Registration:
             return
         self.nearest, self._size = nearest, len(nearest)
         env, config = self._all.env, self._all.config
-        me = env.info(env.me)
+        me = told(env, env.me)
         self._near = is_registrar(env.me, self._topic, nearest) and self._all.registries.add(self._topic, me)
         self._wait(config.refresh_every if nearest else config.slow)
         if nearest:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from itertools import islice
 
+from overlays.claims import told
 from overlays.kademlia.space import place_of, place_of_key, topic_key
 from overlays.overlay import Overlay
 from peer.machine import Env, Peer, Timer
@@ -81,11 +82,11 @@ class Vicinity:
         room = TOLD
         for topic in [topic for topic, view in self.views.items() if view.untold]:
             view = self.views[topic] = self.views.pop(topic)
-            told = tuple(islice(view.untold, room))
-            for peer in told:
+            untold = tuple(islice(view.untold, room))
+            for peer in untold:
                 del view.untold[peer]
-            self._env.send_all(told, Nearest(topic, tuple(self._env.info(peer) for peer in view.nearest)))
-            room -= len(told)
+            self._env.send_all(untold, Nearest(topic, tuple(told(self._env, peer) for peer in view.nearest)))
+            room -= len(untold)
             if not room:
                 break
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from overlays.claims import learn
+from overlays.claims import learn, told
 from overlays.overlay import Overlay
 from overlays.vcube.machine import VCube
 from peer.errors import UsageError
@@ -380,7 +380,7 @@ class Srpt(Router):
 
     def _pump(self, topic: str, outlet: Outlet) -> None:
         if self.overlay.can_route:
-            for m in outlet.due(self.env.epoch, self.env.info(self.env.me)):
+            for m in outlet.due(self.env.epoch, told(self.env, self.env.me)):
                 outlet.asked = self._to_root(bind(self.signing, m))
 
     def _to_root(self, m: Publish) -> Peer | None:
@@ -469,7 +469,7 @@ class Srpt(Router):
         if source == self.env.me:
             self._answered(topic, life, floor)
         else:
-            self.env.send(source, Taken(topic, life, floor, self.env.info(self.env.me)))
+            self.env.send(source, Taken(topic, life, floor, told(self.env, self.env.me)))
 
     @upon(Taken)
     def taken(self, sender: Peer, m: Taken) -> None:
@@ -493,7 +493,7 @@ class Srpt(Router):
         outlet.since = self.env.now()
         root = self.roots.pop(topic, None) or self.routes.root(topic)
         if root is None or not self.env.backlog(root):
-            for m in outlet.again(self.env.epoch, self.env.info(self.env.me)):
+            for m in outlet.again(self.env.epoch, told(self.env, self.env.me)):
                 outlet.asked = self._to_root(bind(self.signing, m))
 
     # Down the tree.
