@@ -316,6 +316,19 @@ def test_a_registrar_tells_subscribers_and_those_with_a_lease_when_somebody_is_n
     assert bench.env.take() == []
 
 
+def test_a_registrar_tells_no_more_of_the_nearest_than_a_frame_takes_and_others_do() -> None:
+    bench = registrar(*FARTHER[1:70])
+    for peer in FARTHER[:70]:
+        bench.env.learn(PeerInfo(peer, ("x" * claims.TEXT, "x" * 6_000) * 20, bytes(8_192)))
+    bench.directory.peers = FARTHER[:70]
+    bench.env.advance(CONFIG.watch_every)
+    (_, msg), _ = bench.env.take()
+    assert isinstance(msg, Nearest)
+    msgpack(KadPubSub.kinds).pack([msg])
+    assert msg.nearest[1] == PeerInfo(FARTHER[0], ("x" * claims.TEXT,) * claims.ADDRESSES)
+    claims.check_infos(0, msg.nearest)
+
+
 def test_a_registrar_tells_of_many_who_come_at_once_and_then_leaves_it_to_these() -> None:
     bench = registrar(*FARTHER[:4])
     bench.directory.peers = [*NEARER[1:5], *FARTHER[:4]]
