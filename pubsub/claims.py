@@ -25,5 +25,10 @@ def check_id(me: Peer, key: MessageId) -> None:
 
 
 def check_order(order: OrderHeader | None) -> None:
-    if order is not None and not (0 <= order.epoch <= NUMBER and 0 <= order.sequence <= NUMBER):
+    """Whether its dependencies are peers of this node's kind, the order that waits for them judges."""
+    if order is None:
+        return
+    if not (0 <= order.epoch <= NUMBER and 0 <= order.sequence <= NUMBER):
         raise PeerError("an order with a number that no node counts to")
+    for dependency in order.dependencies:
+        check_id(dependency.source, dependency)

@@ -17,11 +17,15 @@ routers here have none, and lose messages. So who lacks a predecessor asks:
 Whoever names a message that does not exist yet can so keep it from others for a while: its author's signature says who did.
 A predecessor known only by one that was given up, or that came before, cannot be waited for: if it comes it may be late.
 
+A message that names an id that no node has is refused here, for not every router looks at headers: an ask for it might fit no
+frame. Whoever passed it on is not to blame; who asks or answers with such an id is.
+
 Below: a router, and links to peers that speak this protocol. Above: the app. Topics that were not opened with it are left to
 `fifo`. Messages without a header, of peers that have not opened the topic with an order, pass through.
 Bounds, all in CausalConfig: messages held back, their bytes, those of one source; ids waited for; sources remembered of a
 topic; ids given up; messages kept for others, by number, bytes and age; dependencies of a message; ids asked for at a time,
-and ids that a peer may ask for in a second; BURST bytes that wait on a link before no more copies are added. One timer.
+and ids that a peer may ask for in a second; BURST bytes that wait on a link before no more copies are added. One timer. An id
+has ID_BYTES at most, so an ask has 10 KiB, an answer 100 KiB, and a copy what its router takes: all fit a frame.
 """
 
 from __future__ import annotations
@@ -34,17 +38,17 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
-from peer.errors import UsageError
+from peer.errors import PeerError, UsageError
 from peer.machine import MS, SECOND, Env, Link, Message, MessageId, Peer, Timer, upon
 from peer.trace import DUPLICATE, REJECT
-from pubsub.claims import Topic
+from pubsub.claims import Topic, check_id
 from pubsub.message import OrderHeader, Publication, Verdict
 from pubsub.ordering.fifo import DEFAULT as FIFO_DEFAULT
 from pubsub.ordering.fifo import Fifo, FifoConfig
 from pubsub.ordering.group import CUT, Group, Held, Wanted
 from pubsub.ordering.kept import Kept
 from pubsub.ordering.order import Order
-from pubsub.router import App, Router
+from pubsub.router import HEADERS, App, Router
 from pubsub.spread import Spread, parts
 
 PROTOCOL = "/weft/causal/1.0.0"
@@ -52,6 +56,7 @@ PROTOCOL = "/weft/causal/1.0.0"
 ASKED = 64  # ids in one message; more is a fault of the peer
 BURST = 1 << 18
 EVER = 1 << 60  # microseconds: longer than anybody is there
+ID_BYTES = 96  # above 64 of a source, two numbers of 9, and what MessagePack adds
 
 Ids: TypeAlias = Annotated[tuple[MessageId, ...], Meta(max_length=ASKED)]
 
@@ -106,6 +111,8 @@ class CausalConfig:
             least = 0 if name in ("ask_source", "slack") else 1
             if not isinstance(value, int) or value < least:
                 raise UsageError(f"causal: {name} is {value!r:.80}; it must be a whole number, {least} at least")
+        if self.dependencies > HEADERS // ID_BYTES:
+            raise UsageError(f"causal: dependencies is {self.dependencies}; no router takes more than {HEADERS // ID_BYTES}")
 
 
 DEFAULT = CausalConfig()
@@ -189,8 +196,22 @@ class Causal(Order):
             self._release(publication)
         elif publication.id.source == self.env.me and publication.id.epoch >= self.env.epoch:
             self._advance(group, publication)
-        else:
+        elif self._honest(publication, publication.order):
             self._take(group, publication, publication.order)
+        else:
+            self.trace(REJECT, publication.topic, publication.id, None, None, "a false order")
+
+    def _honest(self, publication: Publication, header: OrderHeader) -> bool:
+        """Whether a node may have such an id, and such dependencies."""
+        try:
+            self._check(publication.id, *header.dependencies)
+        except PeerError:
+            return False
+        return True
+
+    def _check(self, *ids: MessageId) -> None:
+        for id in ids:
+            check_id(self.env.me, id)
 
     def _take(self, group: Group, publication: Publication, header: OrderHeader) -> None:
         id = publication.id
@@ -347,6 +368,7 @@ class Causal(Order):
 
     @upon(Ask)
     def _asked(self, sender: Peer, m: Ask) -> None:
+        self._check(*m.ids)
         group = self._open_group(m.topic)
         if group is None or not self._may_ask(sender, len(m.ids)):
             return
@@ -384,6 +406,7 @@ class Causal(Order):
 
         It is heeded for as long as such messages may come, and no longer, so that a liar cannot keep out later ones.
         """
+        self._check(*m.ids, *m.cut)
         answered = [(self._answered(sender, m.topic, id), id) for id in m.ids]
         passed = [(group, id) for group, id in answered if group is not None and not group.knows((id.source, id.epoch))]
         for group, _ in passed[:1]:
@@ -417,7 +440,8 @@ class Causal(Order):
     # Validation and links.
 
     def validate(self, sender: Peer, publication: Publication, answer: Callable[[Verdict], None]) -> None:
-        if publication.order is not None and self._open_group(publication.topic) is not None:
+        header = publication.order
+        if header is not None and self._open_group(publication.topic) is not None and self._honest(publication, header):
             answer = partial(self._judged, publication, answer)
         super().validate(sender, publication, answer)
 

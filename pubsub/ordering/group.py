@@ -90,7 +90,8 @@ class Group:
                 found[source] = sequence
             elif whole and source in since:
                 found[source] = max(since[source] - 1, found.get(source, -1))
-        return tuple(MessageId(*source, sequence) for source, sequence in islice(reversed(found.items()), CUT))
+        told = ((source, sequence) for source, sequence in reversed(found.items()) if sequence >= 0)
+        return tuple(MessageId(*source, sequence) for source, sequence in islice(told, CUT))
 
     def add(self, held: Held) -> None:
         id = held.publication.id

@@ -10,16 +10,21 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from bench.history import Event, causal, fifo, integrity, tell
+from overlays.claims import ID
 from overlays.overlay import Overlay
+from peer.codec import FRAME_LIMIT, msgpack
 from peer.dispatch import receive
-from peer.errors import UsageError
+from peer.errors import PeerError, UsageError
 from peer.fake import FakeEnv
 from peer.ids import Identity
 from peer.machine import MS, SECOND, Link, Message, MessageId, Peer
 from peer.trace import DELIVER, DUPLICATE, JOINED, PUBLISH, REJECT
+from pubsub.claims import NUMBER, check_order
 from pubsub.flood import Flood
 from pubsub.message import OrderHeader, Publication, Verdict
-from pubsub.ordering.causal import ASKED, PROTOCOL, Ask, Before, Causal, CausalConfig, Copy
+from pubsub.ordering.causal import ASKED, ID_BYTES, PROTOCOL, Ask, Before, Causal, CausalConfig, Copy
+from pubsub.ordering.group import CUT
+from pubsub.router import HEADERS, KEYS, LARGEST, TOPIC, too_large
 from pubsub.signing import Signing
 from tests.pubsub.apps import Inbox
 
@@ -437,6 +442,88 @@ def test_what_is_kept_for_others_is_bounded_by_number_and_age() -> None:
 def test_a_config_refuses_what_cannot_be() -> None:
     with pytest.raises(UsageError, match="causal: patience is 0; it must be a whole number, 1 at least"):
         CausalConfig(patience=0)
+
+
+FALSE = (
+    *(MessageId(source, 1, 1) for source in (bytes(ID + 1), b"", 7)),
+    *(MessageId(b"x", *numbers) for numbers in ((-1, 1), (1, NUMBER + 1))),
+)
+
+
+@pytest.mark.parametrize("false", FALSE)
+def test_a_message_that_names_what_no_node_has_is_refused_and_nothing_is_asked_for(false: MessageId) -> None:
+    liar, node = b"liar", Node(b"me")
+    node.linked(b"friend")
+    message = Publication(MessageId(liar, 1, 1), "t", b"x", OrderHeader(1, 1, (false,)))
+    node.hears(message)
+    node.env.advance(20 * SECOND)
+    assert (node.data, node.order.held, node.asked(), node.rejected("a false order")) == ([], 0, [], [message.id])
+
+
+@pytest.mark.parametrize("false", FALSE)
+def test_who_asks_for_or_answers_with_an_id_that_no_node_has_is_at_fault(false: MessageId) -> None:
+    node = Node(b"me")
+    for message in (Ask("t", SECOND, (false,)), Before("t", (false,), ()), Before("t", (), (false,))):
+        with pytest.raises(PeerError):
+            receive(node.order, b"liar", message)
+
+
+def test_a_false_id_that_a_validator_refuses_is_not_remembered_as_given_up() -> None:
+    node = Node(b"me", app=Censor())
+    node.hears(Publication(MessageId(bytes(60_000), 1, 1), "t", b"question", OrderHeader(1, 1)))
+    assert not node.order.groups["t"].given_up
+
+
+def test_a_router_that_judges_headers_judges_the_ids_in_them() -> None:
+    check_order(OrderHeader(1, 1, (MessageId(5, 1, 1), MessageId(bytes(ID), NUMBER, NUMBER))))
+    for false in (MessageId(bytes(ID + 1), 1, 1), MessageId(b"x", 1, NUMBER + 1)):
+        with pytest.raises(PeerError):
+            check_order(OrderHeader(1, 1, (false,)))
+
+
+def test_a_cut_says_nothing_of_a_source_that_had_said_nothing_before() -> None:
+    node = Node()
+    node.env.advance(10 * SECOND)
+    node.hears(Publication(MessageId(7, 1, 1), "t", b"old", OrderHeader(1, 1)))
+    node.env.advance(SECOND)
+    node.hears(Publication(MessageId(8, 1, 0), "t", b"new", OrderHeader(1, 1)))
+    receive(node.order, 9, Ask("t", SECOND // 2, (MessageId(7, 1, 1),)))
+    ((_, before),) = node.sent(Before)
+    assert before == Before("t", (MessageId(7, 1, 1),), (MessageId(7, 1, 1),))
+
+
+def largest(number: int) -> MessageId:
+    return MessageId(number.to_bytes(ID), NUMBER, NUMBER - 1)
+
+
+def test_the_largest_ids_in_full_tables_fit_a_frame() -> None:
+    topic, size, node = "\U0001f9f5" * TOPIC, msgpack((Ask, Copy, Before)).size, Node(b"me")
+    node.order.open(topic)
+    node.router.join(topic)
+    node.linked(b"friend")
+    node.env.advance(10 * SECOND)
+    node.hears(*(Publication(largest(n), topic, b"", OrderHeader(1, 1)) for n in range(2 * CUT)))
+    author, ids = MessageId(b"author", 1, 1), tuple(largest(1 << 20 | n) for n in range(CausalConfig().dependencies))
+    node.hears(Publication(author, topic, bytes(LARGEST), OrderHeader(1, 1, ids), (), b"", bytes(KEYS)))
+    node.env.advance(SECOND)
+    receive(node.order, b"friend", Ask(topic, SECOND // 2, tuple(largest(n) for n in range(ASKED))))
+    receive(node.order, b"friend", Ask(topic, 20 * SECOND, (author,)))
+    sent = [m for _, m in node.env.take()]
+    asks = [m for m in sent if isinstance(m, Ask)]
+    befores = [m for m in sent if isinstance(m, Before)]
+    copies = [m for m in sent if isinstance(m, Copy)]
+    assert len(asks[0].ids) == ASKED and len(befores[0].cut) == CUT and copies[0].id == author
+    assert max(map(size, asks)) < 10 << 10 and max(map(size, befores)) < 100 << 10 and max(map(size, copies)) < FRAME_LIMIT
+
+
+def test_what_is_published_after_as_much_as_there_may_be_has_a_header_that_routers_take() -> None:
+    most = HEADERS // ID_BYTES
+    node = Node(b"me", CausalConfig(dependencies=most))
+    node.hears(*(Publication(largest(n), "t", b"", OrderHeader(1, 1)) for n in range(2 * most)))
+    said = node.says(b"x")
+    assert said.order is not None and len(said.order.dependencies) == most and not too_large(said, LARGEST)
+    with pytest.raises(UsageError, match="causal: dependencies is 683; no router takes more than 682"):
+        CausalConfig(dependencies=most + 1)
 
 
 # Any order of arrival, loss and copies.
