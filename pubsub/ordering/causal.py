@@ -184,7 +184,10 @@ class Causal(Order):
 
     def _open_group(self, topic: str) -> Group | None:
         group = self.groups.get(topic)
-        return group if group is not None and group.opened else None
+        if group is None or not group.opened:
+            return None
+        self._end_cut(group, self.config.longest)
+        return group
 
     # Delivery.
 
@@ -296,8 +299,7 @@ class Causal(Order):
         self.timer, now = None, self.env.now()
         patience = self.config.patience + self.router.repair
         for topic, group in list(self.groups.items()):
-            if group.first_rec is not None and now >= group.first_rec + 2 * self.config.patience:
-                group.starting_cut.clear()
+            self._end_cut(group, 2 * self.config.patience)
             for id in [id for id, wanted in group.wanted.items() if wanted.since + patience <= now]:
                 self._give_up(topic, group, id)
             while group.held and (oldest := next(iter(group.held.values()))).came + self.config.longest <= now:
@@ -404,7 +406,8 @@ class Causal(Order):
     def _came_before(self, sender: Peer, m: Before) -> None:
         """Messages from before that are still on their way would come after what comes after them: the cut says which.
 
-        It is heeded for as long as such messages may come, and no longer, so that a liar cannot keep out later ones.
+        It is heeded for `longest`, since so long a router that repairs may bring such messages, or for twice the patience if
+        something is held then; and no longer, so that a liar cannot keep out later ones.
         """
         self._check(*m.ids, *m.cut)
         answered = [(self._answered(sender, m.topic, id), id) for id in m.ids]
@@ -427,6 +430,10 @@ class Causal(Order):
         over = [id for several in group.waiting.values() for id in several if group.over(id)]
         for publication in list(self._freed(group, over)):
             self._advance(group, publication)
+
+    def _end_cut(self, group: Group, after: int) -> None:
+        if group.starting_cut and group.first_rec is not None and self.env.now() >= group.first_rec + after:
+            group.starting_cut.clear()
 
     def _answered(self, sender: Peer, topic: str, id: MessageId) -> Group | None:
         """The group that waits for it, if this peer was asked; each ask is answered once."""

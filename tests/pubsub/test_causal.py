@@ -306,6 +306,19 @@ def test_a_liar_keeps_nothing_out_once_a_subscription_has_begun() -> None:
     assert node.data == [b"other", b"answer", b"later", b"latest"]
 
 
+def test_a_liar_that_says_where_a_subscription_begins_mutes_nobody_for_longer_than_that_takes() -> None:
+    node, ghost = Node(), MessageId(11, 1, 1)
+    node.linked(11)
+    node.hears(Publication(MessageId(11, 1, 2), "t", b"lie", OrderHeader(1, 2, (ghost,))))
+    node.env.advance(250 * MS)
+    receive(node.order, 11, Before("t", (ghost,), (MessageId(3, 1, NUMBER),)))
+    node.hears(Publication(MessageId(3, 1, 1), "t", b"early", OrderHeader(1, 1)))
+    assert (node.data, node.order.late) == ([b"lie"], 1)
+    node.env.advance(CausalConfig().longest)
+    node.hears(Publication(MessageId(3, 1, 2), "t", b"later", OrderHeader(1, 2)))
+    assert node.data == [b"lie", b"later"]
+
+
 def test_who_has_not_been_there_itself_says_nothing_of_what_came_before() -> None:
     question, _, _ = dialogue()
     node = Node()
