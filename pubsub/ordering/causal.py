@@ -246,9 +246,14 @@ class Causal(Order):
             self.timer = self.env.after(self.config.first_ask, self._tick)
         if group.each[source] > self.config.held_each:
             self._force(group, next(each for each in group.held.values() if each.publication.id.source == source))
-        while self.held > self.config.held or self.held_bytes > self.config.held_bytes or len(group.wanted) > self.config.wanted:
+        while len(group.wanted) > self.config.wanted:
+            self._force(group, next(iter(group.held.values())))
+        while self.held > self.config.held:
             fullest = max(self.groups.values(), key=lambda each: len(each.held))
             self._force(fullest, next(iter(fullest.held.values())))
+        while self.held_bytes > self.config.held_bytes:
+            heaviest = max(self.groups.values(), key=lambda each: each.held_bytes)
+            self._force(heaviest, next(iter(heaviest.held.values())))
 
     def _advance(self, group: Group, publication: Publication) -> None:
         """Deliver it, and whatever waited for it alone. The app may publish from inside: state comes first."""

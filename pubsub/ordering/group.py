@@ -63,6 +63,7 @@ class Group:
         self.last_delvs.clear()
         self.given_up: OrderedDict[MessageId, None] = OrderedDict()
         self.held: dict[MessageId, Held] = {}
+        self.held_bytes = 0
         self.each: Counter[Peer] = Counter()
         self.waiting: dict[Key, dict[MessageId, list[Held]]] = {}
         self.wanted: dict[MessageId, Wanted] = {}
@@ -96,6 +97,7 @@ class Group:
     def add(self, held: Held) -> None:
         id = held.publication.id
         self.held[id] = held
+        self.held_bytes += held.weight
         self.each[id.source] += 1
         for unmet in held.unmet:
             self.wait(held, unmet)
@@ -125,6 +127,7 @@ class Group:
                 del self.waiting[unmet.source, unmet.epoch]
         id = held.publication.id
         del self.held[id]
+        self.held_bytes -= held.weight
         self.each[id.source] -= 1
         if not self.each[id.source]:
             del self.each[id.source]

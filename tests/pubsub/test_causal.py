@@ -400,6 +400,32 @@ def test_what_is_held_is_bounded_in_all_and_for_each_source_and_the_oldest_goes_
     assert heavy.order.held_bytes <= 300
 
 
+def invented(number: int, count: int, data: bytes = b"") -> Publication:
+    """A message on another topic that waits for so many that never were."""
+    names = tuple(MessageId(100 + number, 1, n) for n in range(count))
+    return Publication(MessageId(9, 1, number), "loud", data, OrderHeader(1, number, names))
+
+
+@pytest.mark.parametrize(
+    ("config", "loud"),
+    (
+        (CausalConfig(wanted=20), [invented(n, 9) for n in range(3)]),
+        (CausalConfig(held=12), [invented(n, 1) for n in range(10)]),
+        (CausalConfig(held_bytes=6_000), [invented(n, 1, bytes(2_000)) for n in range(3)]),
+    ),
+)
+def test_a_topic_that_holds_or_wants_too_much_makes_room_itself(config: CausalConfig, loud: list[Publication]) -> None:
+    author = Node(1)
+    several = [author.says(b"%d" % number) for number in range(6)]
+    node = Node(config=config)
+    node.order.open("loud")
+    node.router.join("loud")
+    node.hears(*several[1:], *loud)
+    assert node.order.given_up > 0 and {p.topic for p in node.app.delivered} == {"loud"}
+    node.hears(several[0])
+    assert [p.data for p in node.app.delivered if p.topic == "t"] == [p.data for p in several]
+
+
 def test_messages_that_name_each_other_do_not_wait_for_ever() -> None:
     one, other = MessageId(8, 1, 1), MessageId(9, 1, 1)
     node = Node(config=CausalConfig(longest=20 * SECOND))
