@@ -157,11 +157,13 @@ class Causal(Order):
         return self._open_group(topic) is not None or self.fifo.is_open(topic)
 
     def close(self, topic: str) -> None:
-        """What is still held is dropped: its subscription is over."""
+        """What is still held is dropped, for its subscription is over; or delivered, if the topic has another without an order."""
         group = self.groups.get(topic)
         if group is None or not group.opened:
             self.fifo.close(topic)
             return
+        while group.opened == 1 and group.held and topic in self.router.interests:
+            self._force(group, next(iter(group.held.values())))
         group.opened -= 1
         if not group.opened:
             for held in group.held.values():

@@ -376,6 +376,7 @@ def test_closing_drops_what_is_held_and_a_later_subscription_says_more_after_all
     question, answer, thanks = dialogue()
     node = Node()
     node.hears(question, thanks)
+    node.router.leave("t")
     node.order.close("t")
     node.env.advance(60 * SECOND)
     assert (node.data, node.order.held, node.order.held_bytes, node.env.clock.waiting) == ([b"question"], 0, 0, 0)
@@ -383,6 +384,22 @@ def test_closing_drops_what_is_held_and_a_later_subscription_says_more_after_all
     said = node.says(b"back")
     assert said.order == OrderHeader(1, 1, (question.id,))
     assert answer.id not in said.order.dependencies
+
+
+def test_closing_delivers_what_is_held_where_the_topic_is_subscribed_without_the_order() -> None:
+    question, answer, thanks = dialogue()
+    other = Publication(MessageId(8, 1, 1), "t", b"other", OrderHeader(1, 1, (thanks.id,)))
+    node = Node()
+    node.order.open("t")
+    node.hears(other, question, thanks)
+    node.order.close("t")
+    assert node.data == [b"question"], "it is still open"
+    node.order.close("t")
+    assert node.data == [b"question", b"thanks", b"other"]
+    assert (node.order.held, node.order.held_bytes, node.rejected("given up")) == (0, 0, [answer.id])
+    assert not node.order.is_open("t")
+    node.hears(answer)
+    assert node.data[3:] == [b"answer"]
 
 
 def test_what_is_held_is_bounded_in_all_and_for_each_source_and_the_oldest_goes_first() -> None:
