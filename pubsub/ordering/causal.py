@@ -23,9 +23,10 @@ frame. Whoever passed it on is not to blame; who asks or answers with such an id
 Below: a router, and links to peers that speak this protocol. Above: the app. Topics that were not opened with it are left to
 `fifo`. Messages without a header, of peers that have not opened the topic with an order, pass through.
 Bounds, all in CausalConfig: messages held back, their bytes, those of one source; ids waited for; sources remembered of a
-topic; ids given up; messages kept for others, by number, bytes and age; dependencies of a message; ids asked for at a time,
-and ids that a peer may ask for in a second; BURST bytes that wait on a link before no more copies are added. One timer. An id
-has ID_BYTES at most, so an ask has 10 KiB, an answer 100 KiB, and a copy what its router takes: all fit a frame.
+topic, at most half of them lives of one; ids given up; messages kept for others, by number, bytes and age; dependencies of a
+message; ids asked for at a time, and ids that a peer may ask for in a second; BURST bytes that wait on a link before no more
+copies are added. One timer. An id has ID_BYTES at most, so an ask has 10 KiB, an answer 100 KiB, and a copy what its router
+takes: all fit a frame.
 """
 
 from __future__ import annotations
@@ -157,7 +158,7 @@ class Causal(Order):
         return self._open_group(topic) is not None or self.fifo.is_open(topic)
 
     def close(self, topic: str) -> None:
-        """What is still held is dropped, for its subscription is over; or delivered, if the topic has another without an order."""
+        """What is still held is dropped, for its subscription is over; if the topic has another without an order, delivered."""
         group = self.groups.get(topic)
         if group is None or not group.opened:
             self.fifo.close(topic)
@@ -271,12 +272,7 @@ class Causal(Order):
 
     def _note(self, group: Group, publication: Publication) -> None:
         """last_delvs and the barrier, as VCube-PS has them after Co_Deliver."""
-        id = publication.id
-        group.last_delvs[id.source, id.epoch] = (id.sequence, self.env.now())
-        group.last_delvs.move_to_end((id.source, id.epoch))
-        while len(group.last_delvs) + len(group.earlier) > self.config.sources:
-            quiet = group.earlier or group.last_delvs
-            quiet.pop(next(iter(quiet)))
+        group.note(publication.id, self.env.now(), self.config.sources)
         self._cover(group, publication)
 
     def _cover(self, group: Group, publication: Publication) -> None:

@@ -8,7 +8,7 @@ has passed since the first. Topics that were not opened with the order pass thro
 Below: a router. Above: the app. Promises: per source, epoch and topic never an earlier message after a later one, while the
 source is one of the last STREAMS that were heard.
 Bounds: `held` messages of one source and topic and HELD_BYTES of all, beyond which a hole is given up at once; STREAMS
-sources and topics, the longest quiet forgotten first.
+sources and topics, at most half of them of one source, the longest quiet forgotten first.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from peer.machine import SECOND, Env, Peer, Timer
 from pubsub.message import OrderHeader, Publication, weight
 from pubsub.ordering.order import Order
 from pubsub.router import App, Router
+from pubsub.shares import Shares
 
 HELD_BYTES = 16 << 20
 STREAMS = 4_096
@@ -57,7 +58,7 @@ class Stream:
 
 
 class Fifo(Order):
-    __slots__ = ("config", "given_up", "held_bytes", "late", "sent", "streams", "topics")
+    __slots__ = ("config", "given_up", "held_bytes", "late", "sent", "shares", "streams", "topics")
 
     def __init__(self, env: Env, router: Router, app: App, config: FifoConfig = DEFAULT) -> None:
         super().__init__(env, router, app)
@@ -66,6 +67,7 @@ class Fifo(Order):
         self.topics: Counter[str] = Counter()
         self.sent: dict[str, int] = {}
         self.streams: OrderedDict[Key, Stream] = OrderedDict()
+        self.shares = Shares()  # of streams, by source
         self.late = 0  # messages that came after their hole was given up
         self.given_up = 0  # messages, as far as holes tell
 
@@ -78,7 +80,7 @@ class Fifo(Order):
         if not self.topics[topic]:
             del self.topics[topic]
             for key in [key for key in self.streams if key[2] == topic]:
-                self._end(self.streams.pop(key))
+                self._end(key)
 
     def is_open(self, topic: str) -> bool:
         return topic in self.topics
@@ -99,11 +101,21 @@ class Fifo(Order):
 
     def _stream(self, key: Key) -> Stream:
         """The epoch is that of the id, which is signed and counts starts of the source."""
-        stream = self.streams.pop(key, None) or Stream()
-        self.streams[key] = stream
-        if len(self.streams) > STREAMS:
-            self._end(self.streams.popitem(last=False)[1])
+        stream = self.streams.get(key)
+        if stream is None:
+            self._make_room(key[0])
+            stream = self.streams[key] = Stream()
+            self.shares.take(key[0])
+        self.streams.move_to_end(key)
         return stream
+
+    def _make_room(self, source: Peer) -> None:
+        """The longest quiet stream ends: of its own, if the source has its share of them."""
+        left = STREAMS - len(self.streams)
+        if source in self.shares and not self.shares.admit(source, left):
+            self._end(next(key for key in self.streams if key[0] == source))
+        elif left <= 0:
+            self._end(next(iter(self.streams)))
 
     def _take(self, stream: Stream, sequence: int, publication: Publication) -> None:
         if stream.next is None and sequence == 1:
@@ -147,7 +159,9 @@ class Fifo(Order):
             stream.next = first
             self._advance(stream)
 
-    def _end(self, stream: Stream) -> None:
+    def _end(self, key: Key) -> None:
         """Deliver what is held, in order."""
+        stream = self.streams.pop(key)
+        self.shares.give_back(key[0])
         while stream.held:
             self._skip(stream)

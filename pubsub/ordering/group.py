@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from peer.machine import MessageId, Peer
 from pubsub.message import Publication, weight
+from pubsub.shares import Shares
 
 CUT = 1_024  # sources of which one message tells where a subscription begins
 
@@ -61,6 +62,7 @@ class Group:
         self.first_rec: int | None = None  # when the first message came
         self.starting_cut: dict[Key, int] = {}
         self.last_delvs.clear()
+        self.lives = Shares()  # of each source in last_delvs
         self.given_up: OrderedDict[MessageId, None] = OrderedDict()
         self.held: dict[MessageId, Held] = {}
         self.held_bytes = 0
@@ -70,6 +72,25 @@ class Group:
 
     def knows(self, source: Key) -> bool:
         return source in self.last_delvs
+
+    def note(self, id: MessageId, now: int, room: int) -> None:
+        """It is delivered. The longest quiet gives way: of its own lives, if they have their share of the room."""
+        source = id.source, id.epoch
+        if not self.knows(source):
+            left = room - len(self.last_delvs) - len(self.earlier)
+            if id.source in self.lives and not self.lives.admit(id.source, left):
+                self._forget(next(each for each in self.last_delvs if each[0] == id.source))
+            elif left <= 0 and self.earlier:
+                del self.earlier[next(iter(self.earlier))]
+            elif left <= 0:
+                self._forget(next(iter(self.last_delvs)))
+            self.lives.take(id.source)
+        self.last_delvs[source] = id.sequence, now
+        self.last_delvs.move_to_end(source)
+
+    def _forget(self, source: Key) -> None:
+        del self.last_delvs[source]
+        self.lives.give_back(source[0])
 
     def over(self, id: MessageId) -> bool:
         """Delivered, given up, of a source that has gone on without it, or from before the subscription."""

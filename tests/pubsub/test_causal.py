@@ -468,6 +468,20 @@ def test_sources_and_ids_given_up_and_the_barrier_are_bounded() -> None:
     assert (len(group.last_delvs), len(group.given_up), node.order.given_up) == (3, 2, 5)
 
 
+def test_a_source_with_many_lives_has_a_node_forget_no_other() -> None:
+    node = Node(config=CausalConfig(sources=8))
+    node.hears(*(Node(source).says(b"x") for source in (1, 2, 3)))
+    node.hears(*(Publication(MessageId(9, epoch, 1), "t", b"x", OrderHeader(epoch, 1)) for epoch in range(20)))
+    group = node.order.groups["t"]
+    assert [*group.last_delvs] == [(1, 1), (2, 1), (3, 1), (9, 17), (9, 18), (9, 19)]
+    node.order.close("t")
+    node.order.open("t")
+    node.hears(*(Publication(MessageId(9, epoch, 1), "t", b"x", OrderHeader(epoch, 1)) for epoch in range(20, 40)))
+    assert (1, 1) in group.earlier and len(group.last_delvs) == 1
+    node.hears(*(Node(source).says(b"x") for source in range(10, 30)))
+    assert len(group.last_delvs) == 8 and sum(group.lives.values()) == 8 and not group.earlier
+
+
 def test_an_asker_gets_so_many_ids_a_second_and_none_over_a_full_link() -> None:
     question, _, _ = dialogue()
     node = Node(config=CausalConfig(asks=ASKED))

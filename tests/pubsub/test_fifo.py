@@ -1,0 +1,34 @@
+"""FIFO's bounds, on one machine; its rules are in `test_api`."""
+
+from __future__ import annotations
+
+from overlays.overlay import Overlay
+from peer.fake import FakeEnv
+from peer.machine import MessageId
+from pubsub.flood import Flood
+from pubsub.message import OrderHeader, Publication
+from pubsub.ordering.fifo import STREAMS, Fifo
+from tests.pubsub.apps import Inbox
+
+
+def fifo() -> tuple[Fifo, Inbox]:
+    env, app = FakeEnv(me=0), Inbox()
+    order = Fifo(env, Flood(env, Overlay(env), app), app)
+    order.open("t")
+    return order, app
+
+
+def numbered(sequence: int, source: int, epoch: int = 1) -> Publication:
+    return Publication(MessageId(source, epoch, sequence), "t", b"", OrderHeader(epoch, sequence))
+
+
+def test_a_source_with_many_lives_has_a_node_forget_no_other() -> None:
+    order, app = fifo()
+    order.deliver(numbered(1, source=8))
+    for epoch in range(STREAMS + 10):
+        order.deliver(numbered(1, source=9, epoch=epoch))
+    assert len(order.streams) <= STREAMS // 2 + 1 and (9, STREAMS + 9, "t") in order.streams
+    order.deliver(numbered(2, source=8))
+    assert app.delivered[-1].id.source == 8
+    order.close("t")
+    assert not order.streams and not order.shares
