@@ -76,6 +76,8 @@ class Fifo(Order):
         self.topics[topic] += 1
 
     def close(self, topic: str) -> None:
+        if topic not in self.topics:
+            raise UsageError(f"{topic!r:.80} is not open with an order on this node")
         self.topics[topic] -= 1
         if not self.topics[topic]:
             del self.topics[topic]

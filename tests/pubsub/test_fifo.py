@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from overlays.overlay import Overlay
+from peer.errors import UsageError
 from peer.fake import FakeEnv
 from peer.machine import MessageId
 from pubsub.flood import Flood
@@ -32,3 +35,11 @@ def test_a_source_with_many_lives_has_a_node_forget_no_other() -> None:
     assert app.delivered[-1].id.source == 8
     order.close("t")
     assert not order.streams and not order.shares
+
+
+def test_a_topic_that_is_not_open_cannot_be_closed_and_stays_so() -> None:
+    order, _ = fifo()
+    order.close("t")
+    with pytest.raises(UsageError, match="'t' is not open with an order on this node"):
+        order.close("t")
+    assert not order.is_open("t")
