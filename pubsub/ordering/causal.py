@@ -26,7 +26,8 @@ Bounds, all in CausalConfig: messages held back, their bytes, those of one sourc
 topic, at most half of them lives of one; ids given up; messages kept for others, by number, bytes and age; dependencies of a
 message; ids asked for at a time, and ids that a peer may ask for in a second; BURST bytes that wait on a link before no more
 copies are added. One timer. An id has ID_BYTES at most, so an ask has 10 KiB, an answer 100 KiB, and a copy what its router
-takes: all fit a frame.
+takes: all fit a frame. A topic on which something was said or heard is remembered as long as the node is there: what it says
+later comes after that.
 """
 
 from __future__ import annotations
@@ -170,6 +171,8 @@ class Causal(Order):
             for held in group.held.values():
                 self._forget(held)
             group.begin(self.env.now())
+            if group.blank:
+                del self.groups[topic]
 
     def publish(self, topic: str, data: bytes) -> Publication:
         group = self._open_group(topic)
@@ -226,12 +229,16 @@ class Causal(Order):
         if group.over(id) or id in group.held:
             self._is_late(publication)
             return
-        unmet = {d: None for d in header.dependencies[: self.config.dependencies] if d != id and not group.over(d)}
+        unmet = {d: None for d in self._heeded(header) if d != id and not group.over(d)}
         group.wanted.pop(id, None)
         if unmet:
             self._hold(group, Held(publication, self.env.now(), unmet))
         else:
             self._advance(group, publication)
+
+    def _heeded(self, header: OrderHeader) -> tuple[MessageId, ...]:
+        """What it waits for here; it covers no more than that."""
+        return header.dependencies[: self.config.dependencies]
 
     def _is_late(self, publication: Publication) -> None:
         self.late += 1
@@ -278,7 +285,7 @@ class Causal(Order):
     def _cover(self, group: Group, publication: Publication) -> None:
         self.kept.add(publication, self.env.now())
         id, header = publication.id, publication.order
-        for covered in header.dependencies if header is not None else ():
+        for covered in self._heeded(header) if header is not None else ():
             group.barrier.pop(covered, None)
         group.barrier[id] = None
         if len(group.barrier) > self.config.dependencies:

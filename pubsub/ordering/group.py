@@ -70,6 +70,11 @@ class Group:
         self.waiting: dict[Key, dict[MessageId, list[Held]]] = {}
         self.wanted: dict[MessageId, Wanted] = {}
 
+    @property
+    def blank(self) -> bool:
+        """Nothing was said or heard."""
+        return not (self.sent or self.barrier or self.earlier)
+
     def knows(self, source: Key) -> bool:
         return source in self.last_delvs
 

@@ -402,6 +402,16 @@ def test_closing_delivers_what_is_held_where_the_topic_is_subscribed_without_the
     assert node.data[3:] == [b"answer"]
 
 
+def test_a_topic_on_which_nothing_was_said_or_heard_is_forgotten_when_it_is_closed() -> None:
+    order = Node().order
+    for topic in ("silent", "spoken"):
+        order.open(topic)
+    order.publish("spoken", b"x")
+    for topic in ("silent", "spoken"):
+        order.close(topic)
+    assert [*order.groups] == ["t", "spoken"]
+
+
 def test_what_is_held_is_bounded_in_all_and_for_each_source_and_the_oldest_goes_first() -> None:
     author = Node(1)
     lost, *several = [author.says(b"%d" % number) for number in range(10)]
@@ -480,6 +490,15 @@ def test_a_source_with_many_lives_has_a_node_forget_no_other() -> None:
     assert (1, 1) in group.earlier and len(group.last_delvs) == 1
     node.hears(*(Node(source).says(b"x") for source in range(10, 30)))
     assert len(group.last_delvs) == 8 and sum(group.lives.values()) == 8 and not group.earlier
+
+
+def test_a_message_that_names_too_many_covers_only_those_that_it_waits_for() -> None:
+    node = Node(config=CausalConfig(dependencies=2))
+    one, other = Node(1).says(b"one"), Node(2).says(b"other")
+    many = Publication(MessageId(8, 1, 1), "t", b"many", OrderHeader(1, 1, (one.id, one.id, other.id)))
+    node.hears(one, other, many)
+    said = node.says(b"y")
+    assert said.order is not None and said.order.dependencies == (other.id, many.id)
 
 
 def test_an_asker_gets_so_many_ids_a_second_and_none_over_a_full_link() -> None:
