@@ -113,7 +113,7 @@ class VCubePB(Trees):
                 self._change(interest, Unreg)
 
     def publish(self, publication: Publication) -> None:
-        """Who subscribes and is not in force yet delivers its own when it is: agreement is owed from the first delivery on."""
+        """Who subscribes and is not in force yet delivers its own when it is: agreement is owed from then on."""
         waiting = self.waits.get(publication.topic)
         if waiting is None:
             super().publish(publication)
