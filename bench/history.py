@@ -291,9 +291,9 @@ def complete(stories: Iterable[Story]) -> list[Violation]:
 def agreement(stories: Iterable[Story], until: int | None = None) -> list[Violation]:
     """If a correct process delivers m, every correct subscriber of its topic delivers m.
 
-    A node is a correct subscriber from its first delivery on, if its subscription lasts to the end of the trace; so it owes
-    what was published after that. One that delivers nothing owes what was published since it joined. Messages that were
-    published from the event of number `until` on may still be on their way.
+    A node is a correct subscriber from its first delivery on, or from its joining if it delivers nothing, if its subscription
+    lasts to the end of the trace; so it owes what was published after that. Messages that were published from the event of number
+    `until` on may still be on their way.
     """
     found = []
     for story in stories:

@@ -188,7 +188,11 @@ class VCube(Overlay):
     def _ask(self) -> None:
         """One after the other: the contacts, then members that are known."""
         pool = [*self.contacts, *islice((peer for peer in self.roll.where if peer != self.env.me), 16)]
-        if not pool or self.stopped:
+        if self.stopped:
+            return
+        if not pool or (not self.contacts and self.turns >= TURNS):
+            self.turns = 0
+            self._found()
             return
         peer = pool[self.asked % len(pool)]
         self.asked += 1
@@ -486,6 +490,9 @@ class VCube(Overlay):
             assert self.index is not None
             self._refresh(cluster(self.index, now.index))
             self._tell_crowd(before, now)
+            if before is not None and before.peer not in self.roll.where:
+                for watcher in self.crowd:
+                    watcher.member_gone(before.peer)
         if changes:
             self._reroute()
 

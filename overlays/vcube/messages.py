@@ -54,7 +54,7 @@ Members = Annotated[tuple[Member, ...], Meta(max_length=LIST)]
 
 
 class Join(Message, frozen=True, tag=1):
-    """`counter` is above all that the newcomer ever had; `lost` is who has the place that it had."""
+    """`counter` is above all that the newcomer had, but for a worn one; `lost` has its old place, or tells that it left it."""
 
     me: PeerInfo
     counter: int

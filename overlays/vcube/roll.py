@@ -1,9 +1,9 @@
 """The roll: who has which place of the cube and in which state, as far as one node knows; the newest state wins.
 
 Merging is the same in any order and however often: two nodes that have seen the same members have the same roll, but for those
-who are gone. A place is never taken from somebody who is up but by a newer state, and a peer has one place: when it turns up at
-another with a higher counter, the one before is down; so it is at any counter if that one was `worn`. Of a place that is not
-known, a member that is down says nothing.
+who are gone, and until a peer that had a `worn` place says again where it is. A place is never taken from somebody who is up but
+by a newer state, and a peer has one place: when it turns up at another with a higher counter, the one before is down; so it is at
+any counter if that one was worn. Of a place that is not known, a member that is down says nothing.
 
 `stamps` number the changes, so that one who asks again is told only what is new; `digest` tells whether two rolls are the same.
 `Founders` are nodes that know each other from the start, because a scenario says so; a `Census` is an oracle above that.

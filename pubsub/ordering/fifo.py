@@ -93,7 +93,10 @@ class Fifo(Order):
             self._release(publication)
         else:
             stream = self._stream((publication.id.source, publication.id.epoch, publication.topic))
-            self._take(stream, header.sequence, publication)
+            if publication.topic in self.topics:
+                self._take(stream, header.sequence, publication)
+            else:  # what made room for it closed the topic
+                self._release(publication)
 
     def _header(self, topic: str) -> OrderHeader | None:
         if topic not in self.topics:
@@ -105,16 +108,18 @@ class Fifo(Order):
         """The epoch is that of the id, which is signed and counts starts of the source."""
         stream = self.streams.get(key)
         if stream is None:
-            self._make_room(key[0])
             stream = self.streams[key] = Stream()
-            self.shares.take(key[0])
-        self.streams.move_to_end(key)
+            self._make_room(key[0])
+        else:
+            self.streams.move_to_end(key)
         return stream
 
     def _make_room(self, source: Peer) -> None:
-        """The longest quiet stream ends: of its own, if the source has its share of them."""
-        left = STREAMS - len(self.streams)
-        if source in self.shares and not self.shares.admit(source, left):
+        """For one that has just begun the longest quiet ends: of its own, if the source has its share of them."""
+        left = STREAMS - len(self.streams) + 1
+        over = source in self.shares and not self.shares.admit(source, left)
+        self.shares.take(source)
+        if over:
             self._end(next(key for key in self.streams if key[0] == source))
         elif left <= 0:
             self._end(next(iter(self.streams)))

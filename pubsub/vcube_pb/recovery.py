@@ -57,7 +57,7 @@ class Recovery:
     # Gaps.
 
     def _opened(self, key: Key) -> None:
-        """A stream that was forgotten may be asked for still."""
+        """Begin to ask, unless the same stream is asked for still from before it was forgotten."""
         if key not in self._tries:
             self._ask(key)
 

@@ -231,9 +231,10 @@ class VCubePB(Trees):
         """A copy may be the first with a number, where an order brought the message."""
         known = self.recovery.kept.get(m.id)
         if known is None:
-            if self.broadcasts.known[m.id] == DIMENSION or self._problem(m.publication()) is not None:
-                return  # it was refused, or served long ago
-            self.recovery.kept.add(m.onward(), self.env.now())
+            if self._problem(m.publication()) is not None:
+                return
+            if self.broadcasts.known[m.id] < DIMENSION:  # else it was refused, or served long ago
+                self.recovery.kept.add(m.onward(), self.env.now())
         self._hand_up(self._arrived(known or m, None))
 
     def _follows(self, m: Pub) -> bool:
@@ -265,6 +266,8 @@ class VCubePB(Trees):
     def _refused(self, publication: Publication) -> None:
         if publication.id in self.arrivals:
             super()._refused(publication)
+        else:  # an order had asked for it
+            self.broadcasts.known[publication.id] = DIMENSION
 
     def _arrived(self, m: Pub, item: Item | None) -> list[Item]:
         if (began := self.recovery.began.get(m.topic)) is None:

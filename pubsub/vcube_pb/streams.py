@@ -5,15 +5,17 @@ taken for down was passed over, and all others have acknowledged what it missed;
 long before it the one before was sent: if that is longer ago than this node's subscription, or there is none, nothing is
 missing. Else, and in every later gap, what is missing is asked for (`pubsub.vcube_pb.recovery`), and given up only when
 nobody has it.
-Bounds: STREAMS, of which the oldest goes; WINDOW messages of one wait, and `room` bytes in all: beyond that it goes on without
-those that are missing.
+Bounds: STREAMS, in shares by source, of which the oldest goes; WINDOW messages of one wait, and `room` bytes in all: beyond that
+it goes on without those that are missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from peer.machine import Peer
 from pubsub.message import weight
+from pubsub.shares import Shares
 from pubsub.vcube_pb.kept import Key
 from pubsub.vcube_ps.config import WINDOW
 from pubsub.vcube_ps.streams import STREAMS, Item, Stream
@@ -26,6 +28,7 @@ class Streams:
 
     def __init__(self, room: int, ask: Callable[[Key], None]) -> None:
         self.streams: dict[Key, Stream] = {}
+        self.shares = Shares()  # of streams, by source
         self.late = 0
         self.skipped = 0
         self.bytes = 0
@@ -37,13 +40,16 @@ class Streams:
 
         `whole`: nothing of its source is missing if this is the first that comes.
         """
-        stream = self.streams.get(key) or self._begin(key, number if whole else UNKNOWN)
+        stream = self.streams.get(key)
+        out = self._make_room(key[0]) if stream is None else []
+        if stream is None:
+            stream = self._begin(key, number if whole else UNKNOWN)
         if number < stream.next or number in stream.held:
             self.late += 1
             return []
         stream.held[number] = item
         self.bytes += weight(item.publication) if item is not None else 0
-        out = stream.run()
+        out += stream.run()
         while stream.held and (len(stream.held) > WINDOW or self.bytes - _weight(out) > self._room):
             out += self._skip(stream)
         freed = self._freed(out)
@@ -75,21 +81,28 @@ class Streams:
 
     def leave(self, topic: str) -> None:
         for key in [key for key in self.streams if key[1] == topic]:
-            self._drop(key)
+            self._freed(self._drop(key))
 
     def _skip(self, stream: Stream) -> list[Item | None]:
         first = min(stream.held)
         self.skipped += first - stream.next if stream.next != UNKNOWN else 0
         return stream.raise_to(first)
 
-    def _drop(self, key: Key) -> None:
-        self._freed(list(self.streams.pop(key).held.values()))
+    def _drop(self, key: Key) -> list[Item | None]:
+        self.shares.give_back(key[0])
+        return self.streams.pop(key).raise_to(1 << 64)
 
     def _begin(self, key: Key, number: int) -> Stream:
-        if len(self.streams) >= STREAMS:
-            self._drop(next(iter(self.streams)))
         stream = self.streams[key] = Stream(key[2], number)
+        self.shares.take(key[0])
         return stream
+
+    def _make_room(self, source: Peer) -> list[Item | None]:
+        """What the stream held that ends for a new one: the oldest, or the source's own oldest, if it has its share of them."""
+        left = STREAMS - len(self.streams)
+        if source in self.shares and not self.shares.admit(source, left):
+            return self._drop(next(key for key in self.streams if key[0] == source))
+        return self._drop(next(iter(self.streams))) if left <= 0 else []
 
     def _freed(self, out: list[Item | None]) -> list[Item]:
         self.bytes -= _weight(out)

@@ -5,8 +5,8 @@ way one may overtake another where the tree has changed between them; then the l
 acknowledged (`base`): what has not come by then was not meant for this node, which had not subscribed yet. Whoever waits asks
 the source to say when that is so. With the paper's gate base and number are the same, and nothing ever waits.
 
-Bounds: STREAMS, of which the oldest goes; WINDOW messages of one wait, and `room` bytes in all: beyond that it goes on without
-those that are missing. One request a stream that waits.
+Bounds: STREAMS, in shares by source, of which the oldest goes; WINDOW messages of one wait, and `room` bytes in all: beyond that
+it goes on without those that are missing. One request a stream that waits.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from peer.machine import Peer
 from pubsub.message import Publication, weight
+from pubsub.shares import Shares
 from pubsub.vcube_ps.config import WINDOW
 
 STREAMS = 4_096
@@ -60,6 +61,7 @@ class Streams:
 
     def __init__(self, room: int, ask: Callable[[Key, int], None]) -> None:
         self.streams: dict[Key, Stream] = {}
+        self.shares = Shares()  # of streams, by source
         self.late = 0
         self.bytes = 0
         self._room = room
@@ -68,16 +70,16 @@ class Streams:
     def arrived(self, key: Key, epoch: int, number: int, base: int, item: Item | None) -> list[Item]:
         """What may be handed up now, in order."""
         stream = self.streams.get(key)
-        if stream is None and base == number:
+        out = self._make_room(key[0]) if stream is None else []
+        if stream is None:
             stream = self._begin(key, epoch, base)
-        if stream is not None and epoch == stream.epoch and base <= number == stream.next and not stream.held:
+        if epoch == stream.epoch and base <= number == stream.next and not stream.held and not out:
             stream.next += 1  # the commonest case
             return [item] if item is not None else []
-        out: list[Item | None] = []
-        if stream is not None and epoch < stream.epoch:
+        if epoch < stream.epoch:
             self.late += 1
             return []
-        if stream is None or epoch > stream.epoch:
+        if epoch > stream.epoch:
             out += self._drop(key)
             stream = self._begin(key, epoch, base)
         out += stream.raise_to(base)
@@ -117,13 +119,22 @@ class Streams:
 
     def _drop(self, key: Key) -> list[Item | None]:
         stream = self.streams.pop(key, None)
-        return stream.raise_to(1 << 64) if stream is not None else []
+        if stream is None:
+            return []
+        self.shares.give_back(key[0])
+        return stream.raise_to(1 << 64)
 
     def _begin(self, key: Key, epoch: int, base: int) -> Stream:
-        if len(self.streams) >= STREAMS:
-            self.drop(next(iter(self.streams)))
         stream = self.streams[key] = Stream(epoch, base)
+        self.shares.take(key[0])
         return stream
+
+    def _make_room(self, source: Peer) -> list[Item | None]:
+        """What the stream held that ends for a new one: the oldest, or the source's own oldest, if it has its share of them."""
+        left = STREAMS - len(self.streams)
+        if source in self.shares and not self.shares.admit(source, left):
+            return self._drop(next(key for key in self.streams if key[0] == source))
+        return self._drop(next(iter(self.streams))) if left <= 0 else []
 
     def _ask_for(self, key: Key, stream: Stream) -> None:
         if stream.held and not stream.asking:

@@ -3,7 +3,7 @@
 The newest standing of a peer wins (UPDATE of the paper). Non-subscribers keep views too, since here they may publish; what they
 do not hear of an unsubscription, the one who left tells them by its first ACK.
 Bounds: STANDINGS in all; one more is not taken in, nor of a peer that has as many as are left. What is known of a peer goes when
-the overlay forgets it; of those whom it has not heard of STRANGERS are kept, the oldest of which go: anybody can name them.
+the overlay forgets it; of those whom it has not heard of STRANGERS are kept, in shares: anybody can name them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class Views:
         self.size = 0
         self.shares = Shares()
         self._overlay = overlay
-        self._strangers: dict[tuple[str, Peer], None] = {}  # when they were named
+        self._strangers: dict[tuple[str, Peer], None] = {}  # in the order in which they were named
+        self._named = Shares()  # of these, by peer
         self._sets: dict[str, tuple[int, int]] = {}  # the overlay's version, and the set of places
         self._told: dict[str, tuple[int, int]] = {}  # under an oracle: the places that were heard of since, and who subscribes
 
@@ -41,22 +42,32 @@ class Views:
             view = self.topics[topic] = {}
         view[standing.peer] = standing
         self._renew(topic, standing)
-        if before is None and standing.peer not in self._overlay.roll.where:
+        if before is None and standing.peer != self._overlay.env.me and standing.peer not in self._overlay.roll.where:
             self._limit_strangers(topic, standing.peer)
         return True
 
     def _limit_strangers(self, topic: str, peer: Peer) -> None:
+        """The oldest gives way: its own, if it has its share of them."""
+        left = STRANGERS - len(self._strangers)
+        if peer in self._named and not self._named.admit(peer, left):
+            self._give_way(*next(each for each in self._strangers if each[1] == peer))
+        elif left <= 0:
+            self._give_way(*next(iter(self._strangers)))
         self._strangers[topic, peer] = None
-        if len(self._strangers) > STRANGERS:
-            oldest = next(iter(self._strangers))
-            del self._strangers[oldest]
-            if oldest[1] not in self._overlay.roll.where:
-                self._drop(*oldest)
+        self._named.take(peer)
+
+    def _give_way(self, topic: str, peer: Peer) -> None:
+        self._unmark(topic, peer)
+        if peer not in self._overlay.roll.where:
+            self._drop(topic, peer)
+
+    def _unmark(self, topic: str, peer: Peer) -> None:
+        if self._strangers.pop((topic, peer), 0) is None:
+            self._named.give_back(peer)
 
     def _admit(self, peer: Peer) -> bool:
         """This node's own share is as large as its application wants."""
-        left = STANDINGS - self.size
-        return left > 0 if peer == self._overlay.env.me else self.shares.admit(peer, left)
+        return peer == self._overlay.env.me or self.shares.admit(peer, STANDINGS - self.size)
 
     def of(self, topic: str, peer: Peer) -> Standing | None:
         view = self.topics.get(topic)
@@ -85,6 +96,7 @@ class Views:
             self._drop(topic, peer)
 
     def _drop(self, topic: str, peer: Peer) -> None:
+        self._unmark(topic, peer)
         view = self.topics.get(topic, {})
         if view.pop(peer, None) is not None:
             self.size -= 1

@@ -602,6 +602,26 @@ LIES = {
 }
 
 
+@pytest.mark.parametrize("knows", [False, True])
+def test_no_lie_leaves_one_without_contacts_without_a_place(knows: bool) -> None:
+    """Alone, or with a member that is dead by now."""
+    env = FakeEnv(me=5)
+    cube = VCube(env, ())
+    cube.start()
+    if knows:
+        receive(cube, 3, News((Member(1, PeerInfo(3), 0),), 0))
+    receive(cube, 99, News((Member(0, PeerInfo(5), COUNTER - 1),), 0))
+    for _ in range(100):
+        for request in env.take_requests():
+            request.fail("no way there")
+        env.advance(SECOND)
+    assert cube.index is not None and cube.ready
+    said: list[Message] = []
+    ask(cube, 7, Join(PeerInfo(7), 0, None), said.append)
+    assert isinstance(said[0], Admitted)
+
+
+
 @pytest.mark.parametrize("below", range(1, 7))
 @pytest.mark.parametrize("what", LIES)
 def test_no_lie_takes_a_node_out_of_the_cube_for_good(what: str, below: int) -> None:

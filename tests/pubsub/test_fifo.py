@@ -10,6 +10,7 @@ from peer.fake import FakeEnv
 from peer.machine import MessageId
 from pubsub.flood import Flood
 from pubsub.message import OrderHeader, Publication
+from pubsub.ordering import fifo as fifo_module
 from pubsub.ordering.fifo import STREAMS, Fifo
 from tests.pubsub.apps import Inbox
 
@@ -43,3 +44,20 @@ def test_a_topic_that_is_not_open_cannot_be_closed_and_stays_so() -> None:
     with pytest.raises(UsageError, match="'t' is not open with an order on this node"):
         order.close("t")
     assert not order.is_open("t")
+
+
+def test_who_closes_a_topic_while_room_is_made_in_it_leaves_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fifo_module, "STREAMS", 1)
+    order, app = fifo()
+    order.deliver(numbered(5, source=1))
+    take = app.deliver
+
+    def deliver(publication: Publication) -> None:
+        take(publication)
+        if order.is_open("t"):
+            order.close("t")
+
+    app.deliver = deliver  # type: ignore[method-assign]
+    order.deliver(numbered(5, source=2))
+    assert [publication.id.source for publication in app.delivered] == [1, 2]
+    assert not order.streams and not order.shares and not order.held_bytes

@@ -162,3 +162,40 @@ def test_who_leaves_topics_that_nobody_knows_leaves_nothing_behind_but_that_it_l
     for number in range(50):
         assert router.views.subscribers(f"unheard of {number}") == 0
     assert router.views._sets == {}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_node_that_has_no_place_yet_is_no_stranger_to_itself(
+    monkeypatch: pytest.MonkeyPatch, kind: type[VCubePS | VCubePB]
+) -> None:
+    monkeypatch.setattr(views, "STRANGERS", 8)
+    monkeypatch.setattr(views, "STANDINGS", 16)
+    app, cube = Inbox(), VCube(FakeEnv(me=0), [9])
+    router = kind(FakeEnv(me=0), cube, app)
+    for number in range(40):
+        router.join(f"own {number}")
+        receive(router, 9, Told(((f"other {number}", 1, 1),)))
+    cube._found()
+    assert app.in_force == [f"own {number}" for number in range(40)]
+
+
+def test_one_who_names_itself_in_many_topics_leaves_room_for_other_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "STRANGERS", 8)
+    _, router = node(VCubePS, 4, Inbox())
+    router.views.note("t", Standing(50, True, 1, 1))
+    for number in range(40):
+        receive(router, 99, Told(((f"topic {number}", 1, 1),)))
+    assert router.views.of("t", 50) is not None
+    assert [router.views.of(f"topic {number}", 99) is not None for number in range(40)].count(True) == 4
+    router.member_gone(99)
+    router.member_gone(50)
+    assert (router.views.size, dict(router.views._named), router.views._strangers) == (0, {}, {})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_had_a_place_that_another_has_now_leaves_no_standing(kind: type[VCubePS | VCubePB]) -> None:
+    _, router = node(kind, 4, Inbox())
+    for number in range(20):
+        member = Member(6, PeerInfo(100 + number), 2 * number)
+        receive(router, 1, Sub(MessageId(member.peer, 1, 1), "t", 0, member))
+    assert list(router.views.topics["t"]) == [119] and router.views.size == 1

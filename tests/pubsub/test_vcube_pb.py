@@ -40,7 +40,7 @@ from pubsub.vcube_pb.streams import UNKNOWN, Streams
 from pubsub.vcube_ps import trees
 from pubsub.vcube_ps.config import WINDOW
 from pubsub.vcube_ps.messages import Ack, Pub, Reg, Standing, Sub, Told, Uns
-from pubsub.vcube_ps.streams import Item
+from pubsub.vcube_ps.streams import STREAMS, Item
 from pubsub.vcube_ps.trees import SETTLED, STIRRED
 from tests.pubsub.apps import Inbox, Seal, sealed
 
@@ -392,6 +392,48 @@ def test_a_message_that_the_application_refused_is_not_kept_for_others() -> None
     desk.sent()
     ask(desk.router, 1, AskSince("t", 1, 5, LONG, ()), lambda msg: None)
     assert [msg for _, msg in desk.sent() if isinstance(msg, Pub)] == []
+
+
+def refusing(desk: Desk, data: bytes) -> Desk:
+    desk.app.validates = True
+    desk.app.validate = lambda sender, publication, answer: answer(  # type: ignore[method-assign]
+        Verdict.REJECT if publication.data == data else Verdict.ACCEPT
+    )
+    return desk
+
+
+def test_a_copy_that_an_order_asked_for_and_the_application_refused_is_neither_kept_nor_handed_on() -> None:
+    desk = refusing(Desk(0).subscribed(0, 1, 2, 3), b"1")
+    desk.router.brought(5, pub(1).publication())
+    desk.hears(2, pub(1, height=2))
+    assert [msg for _, msg in desk.sent() if isinstance(msg, Pub)] == [] and len(desk.router.recovery.kept) == 0
+
+
+def test_one_that_was_refused_before_the_subscription_was_in_force_holds_nothing_up() -> None:
+    desk = refusing(Desk(3).subscribed(2), b"2")
+    desk.router.join("t")
+    said = desk.sent()
+    desk.hears(2, pub(1))
+    desk.hears(2, pub(2, elder=1))
+    for child, msg in said:
+        desk.hears(child, Ack(msg.id, ()))
+    desk.hears(2, pub(3, elder=1))
+    (request,) = desk.env.take_requests()
+    request.reply(Missing((2,)))
+    desk.hears(2, pub(2, elder=1))
+    assert desk.delivered == [b"1", b"3"]
+
+
+def test_a_source_with_many_lives_costs_no_other_what_waits_of_it() -> None:
+    desk = Desk(3).subscribed(2, 3, 4)
+    desk.hears(2, pub(1))
+    desk.hears(2, pub(3, elder=1))
+    for epoch in range(1, STREAMS + 2):
+        desk.hears(4, pub(1, source=4, epoch=epoch))
+    desk.hears(2, pub(2, elder=1))
+    streams = desk.router.recovery.streams
+    assert [p.data for p in desk.app.delivered if p.id.source == 2] == [b"1", b"2", b"3"]
+    assert streams.shares == {2: 1, 4: STREAMS // 2} and len(streams.streams) == STREAMS // 2 + 1
 
 
 def test_what_was_promised_and_does_not_come_is_asked_for_again() -> None:

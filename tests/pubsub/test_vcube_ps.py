@@ -32,6 +32,7 @@ from pubsub import stacks
 from pubsub.claims import NUMBER
 from pubsub.message import Filter, Publication, Verdict
 from pubsub.router import Router
+from pubsub.vcube_ps import streams
 from pubsub.vcube_ps.config import WINDOW, VCubePSConfig
 from pubsub.vcube_ps.messages import Ack, AskFloor, Floor, Pub, Reg, Standing, Sub, Told, Uns
 from pubsub.vcube_ps.router import FLOORS, VCubePS
@@ -415,6 +416,18 @@ def test_what_waits_of_a_source_that_leaves_is_handed_up_and_waits_no_more() -> 
     assert desk.app.delivered == [] and desk.router.streams.bytes > 0
     desk.hears(2, Uns(MessageId(2, 1, 9), "t", 0))
     assert [p.data for p in desk.app.delivered] == [b"2"] and desk.router.streams.bytes == 0
+
+
+def test_what_waits_in_a_stream_that_ends_for_another_is_handed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "STREAMS", 2)
+    held = Streams(1 << 20, lambda key, number: None)
+    for source in (1, 2):
+        assert held.arrived((source, "t"), 1, 5, 1, Item(pub(source, number=5).publication(), 1)) == []
+    out = held.arrived((3, "t"), 1, 1, 1, Item(pub(3, number=1).publication(), 1))
+    assert [item.publication.id.sequence for item in out] == [1, 3]
+    assert list(held.streams) == [(2, "t"), (3, "t")] and held.shares == {2: 1, 3: 1} and held.bytes > 0
+    held.leave("t")
+    assert (held.bytes, held.shares) == (0, {})
 
 
 def test_one_who_asks_for_many_floors_leaves_room_for_others() -> None:
