@@ -359,6 +359,7 @@ class VCube(Overlay):
         if self.index is not None and not self.ready:
             self.roll.forget(self.index)
             self.index = None
+            self.version += 1
             self._not_admitted(admitter, reason)
 
     def _greet(self, admitter: Peer) -> None:
