@@ -7,7 +7,7 @@ import pytest
 from overlays.claims import ID
 from overlays.vcube.cube import PLACES
 from overlays.vcube.machine import VCube
-from overlays.vcube.messages import Member
+from overlays.vcube.messages import Admitted, Member
 from overlays.vcube.roll import Founders
 from peer.codec import msgpack
 from peer.dispatch import receive
@@ -199,3 +199,17 @@ def test_who_had_a_place_that_another_has_now_leaves_no_standing(kind: type[VCub
         member = Member(6, PeerInfo(100 + number), 2 * number)
         receive(router, 1, Sub(MessageId(member.peer, 1, 1), "t", 0, member))
     assert list(router.views.topics["t"]) == [119] and router.views.size == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_place_that_was_given_back_is_no_subscriber_s(kind: type[VCubePS | VCubePB]) -> None:
+    below = FakeEnv(me=0)
+    cube = VCube(below, [9])
+    router = kind(FakeEnv(me=0), cube, Inbox())
+    cube.start()
+    router.join("t")
+    below.take_requests()[0].reply(Admitted(Member(2, PeerInfo(0), 0)))
+    assert router.views.subscribers("t") == 1 << 2
+    for _ in range(cube.config.tries):
+        below.take_requests()[0].fail("timeout")
+    assert cube.index is None and router.views.subscribers("t") == 0
