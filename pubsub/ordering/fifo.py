@@ -115,14 +115,11 @@ class Fifo(Order):
         return stream
 
     def _make_room(self, source: Peer) -> None:
-        """For one that has just begun the longest quiet ends: of its own, if the source has its share of them."""
-        left = STREAMS - len(self.streams) + 1
-        over = source in self.shares and not self.shares.admit(source, left)
+        """For one that has just begun; the longest quiet is the first."""
+        ends = self.shares.gives_way(source, STREAMS - len(self.streams) + 1, self.streams)
         self.shares.take(source)
-        if over:
-            self._end(next(key for key in self.streams if key[0] == source))
-        elif left <= 0:
-            self._end(next(iter(self.streams)))
+        if ends is not None:
+            self._end(ends)
 
     def _take(self, stream: Stream, sequence: int, publication: Publication) -> None:
         if stream.next is None and sequence == 1:

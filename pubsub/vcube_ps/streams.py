@@ -130,11 +130,9 @@ class Streams:
         return stream
 
     def _make_room(self, source: Peer) -> list[Item | None]:
-        """What the stream held that ends for a new one: the oldest, or the source's own oldest, if it has its share of them."""
-        left = STREAMS - len(self.streams)
-        if source in self.shares and not self.shares.admit(source, left):
-            return self._drop(next(key for key in self.streams if key[0] == source))
-        return self._drop(next(iter(self.streams))) if left <= 0 else []
+        """What the stream held that ends for a new one."""
+        ends = self.shares.gives_way(source, STREAMS - len(self.streams), self.streams)
+        return self._drop(ends) if ends is not None else []
 
     def _ask_for(self, key: Key, stream: Stream) -> None:
         if stream.held and not stream.asking:

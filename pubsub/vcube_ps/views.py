@@ -23,7 +23,7 @@ class Views:
         self.size = 0
         self.shares = Shares()
         self._overlay = overlay
-        self._strangers: dict[tuple[str, Peer], None] = {}  # in the order in which they were named
+        self._strangers: dict[tuple[Peer, str], None] = {}  # in the order in which they were named
         self._named = Shares()  # of these, by peer
         self._sets: dict[str, tuple[int, int]] = {}  # the overlay's version, and the set of places
         self._told: dict[str, tuple[int, int]] = {}  # under an oracle: the places that were heard of since, and who subscribes
@@ -47,22 +47,17 @@ class Views:
         return True
 
     def _limit_strangers(self, topic: str, peer: Peer) -> None:
-        """The oldest gives way: its own, if it has its share of them."""
-        left = STRANGERS - len(self._strangers)
-        if peer in self._named and not self._named.admit(peer, left):
-            self._give_way(*next(each for each in self._strangers if each[1] == peer))
-        elif left <= 0:
-            self._give_way(*next(iter(self._strangers)))
-        self._strangers[topic, peer] = None
+        """One that has a place by now is only no stranger any more."""
+        oldest = self._named.gives_way(peer, STRANGERS - len(self._strangers), self._strangers)
+        if oldest is not None:
+            self._unmark(*oldest)
+            if oldest[0] not in self._overlay.roll.where:
+                self._drop(*oldest)
+        self._strangers[peer, topic] = None
         self._named.take(peer)
 
-    def _give_way(self, topic: str, peer: Peer) -> None:
-        self._unmark(topic, peer)
-        if peer not in self._overlay.roll.where:
-            self._drop(topic, peer)
-
-    def _unmark(self, topic: str, peer: Peer) -> None:
-        if self._strangers.pop((topic, peer), 0) is None:
+    def _unmark(self, peer: Peer, topic: str) -> None:
+        if self._strangers.pop((peer, topic), 0) is None:
             self._named.give_back(peer)
 
     def _admit(self, peer: Peer) -> bool:
@@ -93,10 +88,10 @@ class Views:
 
     def forget(self, peer: Peer) -> None:
         for topic in list(self.topics):
-            self._drop(topic, peer)
+            self._drop(peer, topic)
 
-    def _drop(self, topic: str, peer: Peer) -> None:
-        self._unmark(topic, peer)
+    def _drop(self, peer: Peer, topic: str) -> None:
+        self._unmark(peer, topic)
         view = self.topics.get(topic, {})
         if view.pop(peer, None) is not None:
             self.size -= 1
