@@ -8,13 +8,17 @@ all of these have. Members are the topic's subscribers, or all nodes for a SUB. 
 - a copy of a message that is known is acknowledged at once or with the first; where it asks for clusters that the first did not,
   these are served too.
 
+Who is first in which cluster is looked up once for a topic, until somebody comes or goes.
+
 Bounds: TASKS under way, of which the oldest of others goes, acknowledged as it is; PLACES standings gathered for each; KNOWN ids,
-the oldest of which go; one timer.
+the oldest of which go; HEADS topics whose heads are remembered; one timer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import NamedTuple
 
 from overlays.vcube.cube import PLACES, cluster, first
 from overlays.vcube.machine import VCube
@@ -25,6 +29,9 @@ from pubsub.vcube_ps.views import Views
 
 TASKS = 4_096
 KNOWN = 1 << 16
+HEADS = 256
+
+CLUSTER = attrgetter("cluster")
 
 
 class Wait:
@@ -57,6 +64,14 @@ class Task:
         self.gathered: dict[Peer, Standing] = {}
 
 
+class Heads(NamedTuple):
+    """The first member of each cluster of this node's place, from cluster 1 on; None where nobody is."""
+
+    members: int
+    version: int
+    first: list[Peer | None]
+
+
 class Broadcasts:
     """`finished` hears of each message of this node's own that all have acknowledged, or that nobody will any more."""
 
@@ -70,6 +85,7 @@ class Broadcasts:
         self._views = views
         self._config = config
         self._finished = finished
+        self._heads: dict[tuple[str, type], Heads] = {}
         self._timer: Timer | None = None
 
     def stop(self) -> None:
@@ -88,9 +104,9 @@ class Broadcasts:
         if len(self.tasks) >= TASKS:
             others = (task for task in self.tasks.values() if not task.mine)
             self._end(next(others, None) or next(iter(self.tasks.values())))
-        task = Task(message, parents, self.known.get(message.id, 0), mine)
-        task.gathered = {standing.peer: standing for standing in said}
-        self.tasks[message.id] = task
+        task = self.tasks[message.id] = Task(message, parents, self.known.get(message.id, 0), mine)
+        for standing in said:
+            task.gathered[standing.peer] = standing
         self._serve(task, height)
 
     def hand_on(self, message: Pub | Change, parents: dict[Peer, int], height: int, said: tuple[Standing, ...]) -> None:
@@ -158,12 +174,33 @@ class Broadcasts:
         return self._members(message) & ~(1 << source) if source is not None else self._members(message)
 
     def _serve(self, task: Task, height: int) -> None:
-        begun, task.height = task.height, max(height, task.height)
-        self.known[task.message.id] = task.height
-        members = self._others(task.message)
-        for s in range(begun + 1, min(height, self._overlay.dimension) + 1):
-            self._send(task, s, members)
+        begun, message = task.height, task.message
+        task.height = max(height, begun)
+        self.known[message.id] = task.height
+        for s, peer in enumerate(self._first(message)[begun:height], begun + 1):
+            if peer == message.id.source:
+                self._send(task, s, self._others(message))
+            elif peer is not None and peer not in task.waiting:
+                self._hand(task, peer, s)
         self._settle(task)
+
+    def _first(self, message: Pub | Change) -> list[Peer | None]:
+        """Of each cluster, be it the source or not."""
+        members, version, key = self._members(message), self._overlay.version, (message.topic, type(message))
+        heads = self._heads.get(key)
+        if heads is None or heads.version != version or heads.members != members:
+            if len(self._heads) >= HEADS:
+                self._heads.clear()
+            heads = self._heads[key] = Heads(members, version, self._look_up(members))
+        return heads.first
+
+    def _look_up(self, members: int) -> list[Peer | None]:
+        overlay, me = self._overlay, self._env.me
+        if overlay.index is None:
+            return []
+        places = (first(overlay.index, s, members) for s in range(1, overlay.dimension + 1))
+        peers = (overlay.roll.peer(place) if place is not None else None for place in places)
+        return [peer if peer != me else None for peer in peers]
 
     def _send(self, task: Task, s: int, members: int) -> None:
         index = self._overlay.index
@@ -192,21 +229,20 @@ class Broadcasts:
         if not task.waiting:
             self._end(task)
             return
-        if not task.parents:
-            return
-        lowest = min(wait.cluster for wait in task.waiting.values())
-        self._pay(task, tuple(parent for parent, height in task.parents.items() if height < lowest))
+        if task.parents and min(task.parents.values()) < (lowest := min(map(CLUSTER, task.waiting.values()))):
+            due = tuple(parent for parent, height in task.parents.items() if height < lowest)
+            for parent in due:
+                del task.parents[parent]
+            self._pay(task, due)
 
     def _pay(self, task: Task, parents: tuple[Peer, ...]) -> None:
-        if parents:
-            for parent in parents:
-                del task.parents[parent]
-            self._env.send_all(parents, Ack(task.message.id, fitting(task.gathered.values())))
+        self._env.send_all(parents, Ack(task.message.id, fitting(task.gathered.values()) if task.gathered else ()))
 
     def _end(self, task: Task) -> None:
         if self.tasks.pop(task.message.id, None) is None:
             return
-        self._pay(task, tuple(task.parents))
+        if task.parents:
+            self._pay(task, tuple(task.parents))
         if task.mine:
             self._finished(task.message.topic, task.message.id)
 

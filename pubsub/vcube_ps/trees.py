@@ -281,14 +281,11 @@ class Trees(Router):
             arrival.genuine = True
 
     def _accepted(self, sender: Peer, publication: Publication, hops: int | None) -> None:
-        m = self.arrivals[publication.id].message
-        self._forward(publication, sender)
+        arrival = self.arrivals.pop(publication.id)
+        m = arrival.message
+        self.broadcasts.hand_on(m, arrival.parents, max(arrival.parents.values()), arrival.said)
         if m.topic in self.interests:
             self._hand_up(self._arrived(m, Item(publication, hops)))
-
-    def _forward(self, publication: Publication, sender: Peer) -> None:
-        arrival = self.arrivals.pop(publication.id)
-        self.broadcasts.hand_on(arrival.message, arrival.parents, max(arrival.parents.values()), arrival.said)
 
     def _says(self, m: Pub) -> tuple[Standing, ...]:
         """Line 96 of the paper: the source may not know this subscriber. Nor that this one left, or never came back to it."""
