@@ -38,6 +38,16 @@ class Calendar:
             self.buckets[index] = [entry]
             heappush(self._heads, index)
 
+    def remove(self, entry: Entry) -> bool:
+        """Take back what is still to come; whether it was there."""
+        index = entry[0] >> SHIFT
+        bucket = self._open if index == self._index else self.buckets.get(index, [])
+        for place, other in enumerate(bucket):
+            if other is entry:
+                del bucket[place]
+                return True
+        return False
+
     def open(self, last: int) -> list[Entry] | None:
         """The next bucket that begins at or before the moment `last`, sorted; later additions to it land in the same list."""
         if not self._heads or self._heads[0] << SHIFT > last:

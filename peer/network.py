@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from peer import faults
-from peer.calendar import SHIFT, Calendar
+from peer.calendar import SHIFT, Calendar, Entry
 from peer.machine import MS, SECOND, Handlers, Lane, Machine, Message, Peer, admit
 from peer.sim_faults import Faults, Trouble
 
@@ -100,18 +100,25 @@ class Parcel:
 Freight: TypeAlias = Message | Parcel
 Queued: TypeAlias = tuple[Half, int, Freight, int, int]
 """Where to, from which port, what, its bytes, and how long it keeps the sender busy."""
+Lined: TypeAlias = tuple[int, Half, int, Freight, int, Entry]
+"""When it leaves, where to, from which port, what, its bytes, and its arrival in the calendar."""
 
 
 class Uplink:
-    """What a node has to send when its copies leave one at a time; by lanes, or in plain order where the model says so."""
+    """What a node has to send when its copies leave one at a time: by lanes, or in plain order where the model says so.
 
-    __slots__ = ("closing", "lanes", "leaving", "waiting")
+    In plain order it is known when a copy leaves as soon as it is sent, so its arrival is in the calendar at once, and no event
+    is spent on its leaving. What has left is forgotten when somebody looks (`Network.look`).
+    """
+
+    __slots__ = ("closing", "lanes", "leaving", "line", "waiting")
 
     def __init__(self) -> None:
         self.lanes: tuple[deque[Queued], ...] = tuple(deque() for _ in Lane)
         self.leaving: Queued | None = None  # the copy that is being sent now; nothing overtakes it, and without one nothing waits
-        self.closing: dict[Half, str] = {}
         self.waiting = 0
+        self.line: deque[Lined] = deque()
+        self.closing: dict[Half, str] = {}
 
 
 class Network:
@@ -131,11 +138,12 @@ class Network:
         self.costs = {lane: self.latency.occupancy(lane) for lane in Lane}
         self.ticks = getattr(self.latency, "setting", "") == "program"
         self.in_order = any(self.costs.values())
-        self.one_at_a_time = self.in_order or bool(self.byte_time)
+        one_at_a_time = self.in_order or bool(self.byte_time)
         self.counts: Counter[str] = Counter()
         self.faults = Faults(self)
-        self.post = self._queue if self.one_at_a_time else self._carry  # one copy, when its turn has come or at once
-        plain = stream is not None and not self.one_at_a_time
+        # one copy, when its turn has come or at once
+        self.post = self._line_up if self.in_order else self._queue if self.byte_time else self._carry
+        plain = stream is not None and not one_at_a_time
         self.post_all = self._post_each if not plain else self._post_shared if self.shared_clock else self._post_copies
 
     def _post_copies(self, node: SimNode, fan: Fan, port: int, msg: Freight, skip: Machine | None) -> None:
@@ -176,14 +184,16 @@ class Network:
 
     def _carry(self, node: SimNode, half: Half, port: int, msg: Freight) -> None:
         """Put one copy on its way."""
-        draws, trouble, machine = self.draws, half.trouble, half.ears[port]
+        self.calendar.add((self._arrival(node, half, self.sim.now), half, half.ears[port], msg))
+
+    def _arrival(self, node: SimNode, half: Half, leaves: int) -> int:
+        draws, trouble = self.draws, half.trouble
         delay = next(draws) if draws is not None else self.latency.delay(half.source, half.target.id)
         if trouble is not None:
             delay = round(delay * trouble.factor) + trouble.extra
             if back := self._held_back(trouble):
-                self.calendar.add((self.sim.now + delay + back, half, machine, msg))
-                return
-        self.calendar.add((self.in_turn(node, half, self.sim.now + delay), half, machine, msg))
+                return leaves + delay + back
+        return self.in_turn(node, half, leaves + delay)
 
     def _held_back(self, trouble: Trouble) -> int:
         """How long a reordering fault keeps a copy, so that others overtake it."""
@@ -216,30 +226,86 @@ class Network:
 
     # A busy sender.
 
-    def _queue(self, node: SimNode, half: Half, port: int, msg: Freight) -> None:
-        size, cost = 0, self.costs[msg.lane]
+    def _line_up(self, node: SimNode, half: Half, port: int, msg: Freight) -> None:
+        """In plain order."""
+        size, cost, now = 0, self.costs[msg.lane], self.sim.now
         if self.byte_time:
             size = node.envs[port].size(msg)
             cost += round(size * self.byte_time)
         if cost == 0:
             self._carry(node, half, port, msg)
             return
-        if half.queued and (verdict := admit(msg, size, half.queued, self.sim.queue)) != "send":
-            self.counts["overload"] += 1
-            self.sim.links.refused(node, half, port, msg, close=verdict == "close")
+        line = node.uplink.line
+        if line and line[0][0] < now:
+            self.look(node)
+        if half.queued and not self._admits(node, half, port, msg, size):
+            return
+        if line:
+            leaves = line[-1][0] + cost
+        else:  # the authors' program removes a copy at each tick of a timer that is already running or not, at equal odds
+            leaves = now + (cost * self.rng.getrandbits(1) if self.ticks else cost)
+        entry = (self._arrival(node, half, leaves), half, half.ears[port], msg)
+        line.append((leaves, half, port, msg, size, entry))
+        half.queued += size or 1
+        self.calendar.add(entry)
+        if node.heedful:
+            self.calendar.add((leaves, None, self._left, (node, half)))
+        if self.sim.samples:
+            self.sim.sampled(node, msg, len(line))
+
+    def look(self, node: SimNode, now: bool = False) -> None:
+        """Forget of a line what has left before this moment, and what leaves `now`, if that is over."""
+        line, until = node.uplink.line, self.sim.now + now
+        while line and line[0][0] < until:
+            _, half, _, _, size, _ = line.popleft()
+            half.queued -= size or 1
+
+    def _left(self, node: SimNode, half: Half) -> None:
+        self.look(node, now=True)
+        if not half.queued:
+            self._emptied(node, half)
+
+    def close_after(self, node: SimNode, half: Half, reason: str) -> None:
+        """Nothing more is sent on this half; what waits goes first."""
+        self.look(node)
+        if not half.queued:
+            self.sim.links.send_close(node, half, reason)
+            return
+        node.uplink.closing[half] = reason
+        if self.in_order and not node.heedful:
+            last = next(leaves for leaves, other, *_ in reversed(node.uplink.line) if other is half)
+            self.calendar.add((last, None, self._left, (node, half)))
+
+    def strand(self, node: SimNode, half: Half | None = None) -> None:
+        """What waits for this half, or for any of a node that crashed, never leaves; its turn passes all the same."""
+        self.look(node)
+        for _, other, port, msg, _, entry in list(node.uplink.line):
+            if (half is None or other is half) and self.calendar.remove(entry):
+                self.sim.links.dropped(node, other.target.id, port, msg, "no link")
+
+    def _queue(self, node: SimNode, half: Half, port: int, msg: Freight) -> None:
+        """By lanes, as bytes take their time."""
+        size = node.envs[port].size(msg)
+        cost = round(size * self.byte_time)
+        if half.queued and not self._admits(node, half, port, msg, size):
             return
         uplink, queued = node.uplink, (half, port, msg, size, cost)
         half.queued += size or 1
         uplink.waiting += 1
         if uplink.leaving is not None:
-            uplink.lanes[0 if self.in_order else msg.lane].append(queued)
+            uplink.lanes[msg.lane].append(queued)
         else:
             uplink.leaving = queued
-            # the authors' program removes a copy at each tick of a timer that is already running or not, at equal odds
-            delay = cost * self.rng.getrandbits(1) if self.ticks else cost
-            self.calendar.add((self.sim.now + delay, None, self._departs, (node, uplink)))
+            self.calendar.add((self.sim.now + cost, None, self._departs, (node, uplink)))
         if self.sim.samples:
             self.sim.sampled(node, msg, uplink.waiting)
+
+    def _admits(self, node: SimNode, half: Half, port: int, msg: Freight, size: int) -> bool:
+        verdict = admit(msg, size, half.queued, self.sim.queue)
+        if verdict != "send":
+            self.counts["overload"] += 1
+            self.sim.links.refused(node, half, port, msg, close=verdict == "close")
+        return verdict == "send"
 
     def _departs(self, node: SimNode, uplink: Uplink) -> None:
         assert uplink.leaving is not None
@@ -252,7 +318,7 @@ class Network:
             self.sim.links.dropped(node, half.target.id, port, msg, "no link")
         uplink.leaving = None
         if uplink.waiting:
-            lane = uplink.lanes[0] or next(lane for lane in uplink.lanes if lane)
+            lane = next(lane for lane in uplink.lanes if lane)
             uplink.leaving = leaving = lane.popleft()
             self.calendar.add((self.sim.now + leaving[4], None, self._departs, (node, uplink)))
         if not half.queued and (node.heedful or uplink.closing):

@@ -182,6 +182,7 @@ class SimEnv:
         half = self.node.links.get(peer)
         if half is None:
             return sum(self.node.envs[port].size(msg) for port, msg in self.node.dials.get(peer, ()))
+        self.sim.network.look(self.node)
         return half.queued
 
     def learn(self, info: PeerInfo) -> None:

@@ -216,10 +216,7 @@ class Links:
         node.holds.pop(peer, None)
         half.twin.suffer(CLOSED)
         self.sim.network.faults.forget(half.twin)
-        if half.queued:
-            node.uplink.closing[half] = reason
-        else:
-            self.send_close(node, half, reason)
+        self.sim.network.close_after(node, half, reason)
         self.sim.at(self.sim.now, self._tell_down, node, peer, half.incarnation, reason, self._asked(node, peer))
 
     def send_close(self, node: SimNode, half: Half, reason: str) -> None:
@@ -247,6 +244,7 @@ class Links:
             node.relinked()
             node.holds.pop(peer, None)
             _end(half)
+            self.sim.network.strand(node, half)
             self.sim.network.faults.forget(half)
             self.sim.network.faults.forget(half.twin)
             self._tell_down(node, peer, half.incarnation, reason, self._asked(node, peer))
