@@ -100,8 +100,8 @@ class Parcel:
 Freight: TypeAlias = Message | Parcel
 Queued: TypeAlias = tuple[Half, int, Freight, int, int]
 """Where to, from which port, what, its bytes, and how long it keeps the sender busy."""
-Lined: TypeAlias = tuple[int, Half, int, Freight, int, Entry]
-"""When it leaves, where to, from which port, what, its bytes, and its arrival in the calendar."""
+Lined: TypeAlias = tuple[int, Half, int, int, Entry]
+"""When it leaves, where to, from which port, its bytes, and its arrival in the calendar."""
 
 
 class Uplink:
@@ -193,7 +193,11 @@ class Network:
             delay = round(delay * trouble.factor) + trouble.extra
             if back := self._held_back(trouble):
                 return leaves + delay + back
-        return self.in_turn(node, half, leaves + delay)
+        t = leaves + delay
+        if not self.shared_clock and t > half.clock:
+            half.clock = t
+            return t
+        return self.in_turn(node, half, t)
 
     def _held_back(self, trouble: Trouble) -> int:
         """How long a reordering fault keeps a copy, so that others overtake it."""
@@ -235,7 +239,7 @@ class Network:
         if cost == 0:
             self._carry(node, half, port, msg)
             return
-        line = node.uplink.line
+        line = (node._uplink or node.uplink).line
         if line and line[0][0] < now:
             self.look(node)
         if half.queued and not self._admits(node, half, port, msg, size):
@@ -245,7 +249,7 @@ class Network:
         else:  # the authors' program removes a copy at each tick of a timer that is already running or not, at equal odds
             leaves = now + (cost * self.rng.getrandbits(1) if self.ticks else cost)
         entry = (self._arrival(node, half, leaves), half, half.ears[port], msg)
-        line.append((leaves, half, port, msg, size, entry))
+        line.append((leaves, half, port, size, entry))
         half.queued += size or 1
         self.calendar.add(entry)
         if node.heedful:
@@ -257,7 +261,7 @@ class Network:
         """Forget of a line what has left before this moment, and what leaves `now`, if that is over."""
         line, until = node.uplink.line, self.sim.now + now
         while line and line[0][0] < until:
-            _, half, _, _, size, _ = line.popleft()
+            _, half, _, size, _ = line.popleft()
             half.queued -= size or 1
 
     def _left(self, node: SimNode, half: Half) -> None:
@@ -279,9 +283,9 @@ class Network:
     def strand(self, node: SimNode, half: Half | None = None) -> None:
         """What waits for this half, or for any of a node that crashed, never leaves; its turn passes all the same."""
         self.look(node)
-        for _, other, port, msg, _, entry in list(node.uplink.line):
+        for _, other, port, _, entry in list(node.uplink.line):
             if (half is None or other is half) and self.calendar.remove(entry):
-                self.sim.links.dropped(node, other.target.id, port, msg, "no link")
+                self.sim.links.dropped(node, other.target.id, port, entry[3], "no link")
 
     def _queue(self, node: SimNode, half: Half, port: int, msg: Freight) -> None:
         """By lanes, as bytes take their time."""

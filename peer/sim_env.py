@@ -262,7 +262,8 @@ class SimEnv:
     ) -> None:
         tracer = self.sim.tracer
         assert tracer is not None
-        tracer.emit(self.sim.now, self.me, kind, topic, msg, peer, hops, None, None, None, reason, dependencies)
+        if kind not in tracer.needless:
+            tracer.emit(self.sim.now, self.me, kind, topic, msg, peer, hops, None, None, None, reason, dependencies)
 
     def _trace_send(self, peers: tuple[Peer, ...], msg: Message, but: Peer | None) -> None:
         tracer = self.sim.tracer

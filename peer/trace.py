@@ -139,6 +139,7 @@ class Tracer:
         self._recording = level != "none"
         self._hashing = hashed and self._recording
         self._heeded = None if hashed or observer is not None or kinds is None else frozenset(kinds) | {PUBLISH}
+        self.needless = frozenset(KINDS) - (self._heeded or frozenset(KINDS)) - {RECEIVE}  # rows that tell nobody anything
         self._digest = blake2b(digest_size=16)
         self._rows: list[Row] = []
         self._hops = _Hops(HOPS_BYTES)
@@ -258,7 +259,9 @@ class _Hops:
             if hops is None and isinstance(peer, int):
                 before = _at(table, peer)
                 hops = None if before is None else before + 1
-            if hops is not None:
+            if hops is not None and node < len(table) and hops < UNKNOWN:
+                table[node] = hops  # the commonest case of a note
+            elif hops is not None:
                 self._note(table, node, hops)
         return hops
 

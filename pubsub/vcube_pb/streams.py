@@ -40,14 +40,17 @@ class Streams:
 
         `whole`: nothing of its source is missing if this is the first that comes.
         """
-        stream = self.streams.get(key)
-        out = self._make_room(key[0]) if stream is None else []
+        stream, out = self.streams.get(key), []
         if stream is None:
+            out = self._make_room(key[0])
             stream = self._begin(key, number if whole else UNKNOWN)
+        if number == stream.next and not stream.held and not out:
+            stream.next += 1  # the commonest case
+            return [item] if item is not None else []
         if number < stream.next or number in stream.held:
             self.late += 1
             return []
-        stream.held[number] = item
+        stream.hold(number, item)
         self.bytes += weight(item.publication) if item is not None else 0
         out += stream.run()
         while stream.held and (len(stream.held) > WINDOW or self.bytes - _weight(out) > self._room):

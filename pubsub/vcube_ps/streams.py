@@ -12,7 +12,7 @@ it goes on without those that are missing. One request a stream that waits.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from peer.machine import Peer
 from pubsub.message import Publication, weight
@@ -29,6 +29,9 @@ class Item(NamedTuple):
     hops: int | None
 
 
+NOTHING: Final[dict[int, Item | None]] = {}  # most streams never hold anything, and there are many
+
+
 class Stream:
     """`next` is the lowest number that may still come. A message that was refused holds its place as None."""
 
@@ -37,8 +40,13 @@ class Stream:
     def __init__(self, epoch: int, base: int) -> None:
         self.epoch = epoch
         self.next = base
-        self.held: dict[int, Item | None] = {}
+        self.held: dict[int, Item | None] = NOTHING
         self.asking = False
+
+    def hold(self, number: int, item: Item | None) -> None:
+        if self.held is NOTHING:
+            self.held = {}
+        self.held[number] = item
 
     def raise_to(self, base: int) -> list[Item | None]:
         """What is below `base` and has not come never will."""
@@ -69,9 +77,9 @@ class Streams:
 
     def arrived(self, key: Key, epoch: int, number: int, base: int, item: Item | None) -> list[Item]:
         """What may be handed up now, in order."""
-        stream = self.streams.get(key)
-        out = self._make_room(key[0]) if stream is None else []
+        stream, out = self.streams.get(key), []
         if stream is None:
+            out = self._make_room(key[0])
             stream = self._begin(key, epoch, base)
         if epoch == stream.epoch and base <= number == stream.next and not stream.held and not out:
             stream.next += 1  # the commonest case
@@ -86,7 +94,7 @@ class Streams:
         if number < stream.next:
             self.late += 1
             return self._freed(out)
-        stream.held[number] = item
+        stream.hold(number, item)
         self.bytes += weight(item.publication) if item is not None else 0
         out += stream.run()
         while stream.held and (len(stream.held) > WINDOW or self.bytes - self._weight(out) > self._room):

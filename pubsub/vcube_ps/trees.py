@@ -356,7 +356,8 @@ class Trees(Router):
 
     @upon(Ack)
     def ack(self, sender: Peer, m: Ack) -> None:
-        check_standings(self.env.me, m.view)
+        if m.view:
+            check_standings(self.env.me, m.view)
         self.broadcasts.acked(sender, m)
 
     @upon(Told)
