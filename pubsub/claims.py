@@ -19,7 +19,8 @@ Topic = Annotated[str, Meta(max_length=TOPIC)]
 
 
 def check_id(me: Peer, key: MessageId) -> None:
-    check_peer(me, key.source)
+    if type(key.source) is not int or type(me) is not int:  # in a simulation, where there are many
+        check_peer(me, key.source)
     if not (0 <= key.epoch <= NUMBER and 0 <= key.sequence <= NUMBER):
         raise PeerError("an id with a number that no node counts to")
 

@@ -161,16 +161,17 @@ class Router(Machine):
                 self._forged(publication)
         else:
             self._genuine(sender, publication)
-            self._validate(sender, publication, hops)
+            if self.app.validates:
+                self._validate(sender, publication, hops)
+            else:
+                self._accepted(sender, publication, hops)
 
     def _problem(self, publication: Publication) -> str | None:
         """Why it is not its author's."""
         return self.signing.problem(publication) if self.signing is not None else None
 
     def _validate(self, sender: Peer, publication: Publication, hops: int | None) -> None:
-        if not self.app.validates:
-            self._accepted(sender, publication, hops)
-        elif self._overrun(waiting := self.waiting.get(publication.topic, 0)):
+        if self._overrun(waiting := self.waiting.get(publication.topic, 0)):
             self.refused += 1
             self._refuse(sender, publication, hops, self.QUEUE_FULL)
         else:

@@ -99,9 +99,10 @@ class Group:
 
     def over(self, id: MessageId) -> bool:
         """Delivered, given up, of a source that has gone on without it, or from before the subscription."""
-        source = id.source, id.epoch
-        passed = max(self.last_delvs.get(source, (-1, 0))[0], self.starting_cut.get(source, -1), self.earlier.get(source, -1))
-        return id.sequence <= passed or id in self.given_up
+        source, sequence = (id.source, id.epoch), id.sequence
+        if (last := self.last_delvs.get(source)) is not None and sequence <= last[0]:
+            return True
+        return sequence <= max(self.starting_cut.get(source, -1), self.earlier.get(source, -1)) or id in self.given_up
 
     def came_before(self, id: MessageId, start: int, horizon: int) -> bool:
         """What is not kept any longer came before, if its source has said nothing since, or all that came since is kept."""
