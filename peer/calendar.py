@@ -39,7 +39,7 @@ class Calendar:
             heappush(self._heads, index)
 
     def remove(self, entry: Entry) -> bool:
-        """Take back what is still to come; whether it was there."""
+        """Take back what comes later than the entry being handled; whether it was there."""
         index = entry[0] >> SHIFT
         bucket = self._open if index == self._index else self.buckets.get(index, [])
         for place, other in enumerate(bucket):
@@ -50,13 +50,14 @@ class Calendar:
 
     def open(self, last: int) -> list[Entry] | None:
         """The next bucket that begins at or before the moment `last`, sorted; later additions to it land in the same list."""
-        if not self._heads or self._heads[0] << SHIFT > last:
-            self._open, self._index = [], -1
-            return None
-        self._index = heappop(self._heads)
-        self._open = self.buckets.pop(self._index)
-        self._open.sort(key=TIME)
-        return self._open
+        while self._heads and self._heads[0] << SHIFT <= last:
+            self._index = heappop(self._heads)
+            self._open = self.buckets.pop(self._index)
+            if self._open:  # else all of it was taken back
+                self._open.sort(key=TIME)
+                return self._open
+        self._open, self._index = [], -1
+        return None
 
     def put_back(self, rest: list[Entry]) -> None:
         """Close the open bucket, keeping what was not handled."""

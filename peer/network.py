@@ -284,7 +284,7 @@ class Network:
         """What waits for this half, or for any of a node that crashed, never leaves; its turn passes all the same."""
         self.look(node)
         for _, other, port, _, entry in list(node.uplink.line):
-            if (half is None or other is half) and self.calendar.remove(entry):
+            if (half is None or other is half) and entry[0] > self.sim.now and self.calendar.remove(entry):
                 self.sim.links.dropped(node, other.target.id, port, entry[3], "no link")
 
     def _queue(self, node: SimNode, half: Half, port: int, msg: Freight) -> None:

@@ -179,3 +179,25 @@ def test_what_is_put_back_is_opened_again() -> None:
 
 def test_an_empty_calendar_has_nothing_to_open() -> None:
     assert Calendar().open(END) is None
+
+
+@given(st.lists(delays, max_size=40), st.lists(st.integers(0, 39), max_size=20), st.lists(st.integers(0, 39), max_size=20))
+def test_what_is_taken_back_never_comes_and_the_rest_does(times: list[int], before: list[int], during: list[int]) -> None:
+    """Some is taken back before anything is handled, the rest one by one, each time that something is."""
+    calendar, handled = Calendar(), Handled()
+    entries = [(time, place) for place, time in enumerate(times)]
+    for entry in entries:
+        calendar.add(entry)
+    gone = {place for place in before if place < len(entries)}
+    assert all(calendar.remove(entries[place]) for place in gone)
+    left = iter(during)
+
+    def handle(entry: Entry) -> None:
+        handled.append((entry[0], entry[1]))
+        place = next(left, len(entries))
+        if place < len(entries) and entries[place][0] > entry[0]:
+            assert calendar.remove(entries[place]) is (place not in gone)
+            gone.add(place)
+
+    read(calendar, END, handle)
+    assert handled == sorted(entry for entry in entries if entry[1] not in gone)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from math import erf, exp, pi, sqrt
 from pathlib import Path
 from random import Random
 from statistics import fmean, median, stdev
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -513,8 +513,50 @@ def test_without_a_limit_nothing_waits() -> None:
     assert a.env.backlog(1) == 0
 
 
-def test_a_node_that_leaves_sends_what_waits_at_its_uplink_first() -> None:
-    sim, a, b = slow(1_000.0)
+def by_lanes(**settings: Any) -> tuple[Simulator, Probe, Probe]:
+    """A word of a hundred bytes takes 100 ms."""
+    return slow(1_000.0, **settings)
+
+
+def in_line(**settings: Any) -> tuple[Simulator, Probe, Probe]:
+    """Any copy takes 100 ms."""
+    sim = Simulator(1, VCubePS(t_pp=10.0, t_pc=0.0, t_t=100.0, free=()), **settings)
+    a, b = pair(sim)
+    return sim, a, b
+
+
+Make: TypeAlias = Callable[..., tuple[Simulator, Probe, Probe]]
+EITHER = pytest.mark.parametrize("make", [by_lanes, in_line])
+
+
+def test_in_plain_order_the_backlog_is_what_has_not_left_and_drained_tells_when_it_is_gone() -> None:
+    sim, a, b = in_line()
+    for text in "xyz":
+        a.env.send(1, Word(text))
+    assert a.env.backlog(1) == 3
+    sim.run(SECOND + 150 * MS)
+    assert (a.env.backlog(1), a.drains) == (2, [])
+    sim.run(2 * SECOND)
+    assert (a.env.backlog(1), a.drains) == (0, [(SECOND + 300 * MS, 1)])
+    assert [(t - SECOND) // MS for t, *_ in b.got] == [110, 210, 310]
+
+
+def test_what_never_left_keeps_its_turn_and_is_dropped_once() -> None:
+    rows = Rows()
+    sim = Simulator(1, VCubePS(t_pp=10.0, t_pc=0.0, t_t=100.0, free=()), Tracer(observer=rows), detection=50 * MS)
+    hub, others = star(sim, 2)
+    for peer in (1, 1, 2):
+        hub.env.send(peer, Word("x"))
+    sim.crash(1)
+    sim.at(SECOND + 200 * MS, sim.crash, 0)
+    sim.run(20 * SECOND)
+    assert [len(other.got) for other in others] == [0, 0]
+    assert [(row[0] // MS, row[5]) for row in rows.of(DROP)] == [(1_050, 1), (1_050, 1), (1_200, 2)]
+
+
+@EITHER
+def test_a_node_that_leaves_sends_what_waits_at_its_uplink_first(make: Make) -> None:
+    sim, a, b = make()
     for text in ("x" * 96, "y" * 96):
         a.env.send(1, Word(text))
     sim.leave(0)
@@ -523,8 +565,9 @@ def test_a_node_that_leaves_sends_what_waits_at_its_uplink_first() -> None:
     assert [reason for *_, reason in b.downs] == ["closed"]
 
 
-def test_what_waits_at_the_uplink_of_a_node_that_crashed_is_gone() -> None:
-    sim, a, b = slow(1_000.0)
+@EITHER
+def test_what_waits_at_the_uplink_of_a_node_that_crashed_is_gone(make: Make) -> None:
+    sim, a, b = make()
     for text in ("x" * 96, "y" * 96):
         a.env.send(1, Word(text))
     sim.at(SECOND + 150 * MS, sim.crash, 0)
@@ -532,8 +575,9 @@ def test_what_waits_at_the_uplink_of_a_node_that_crashed_is_gone() -> None:
     assert [text[0] for text in b.texts] == ["x"]
 
 
-def test_a_crash_ends_the_flushing_of_a_link_that_was_released_and_the_other_end_finds_out() -> None:
-    sim, a, b = slow(1_000.0, detection=2 * SECOND)
+@EITHER
+def test_a_crash_ends_the_flushing_of_a_link_that_was_released_and_the_other_end_finds_out(make: Make) -> None:
+    sim, a, b = make(detection=2 * SECOND)
     for text in ("x" * 96, "y" * 96):
         a.env.send(1, Word(text))
     a.env.disconnect(1)
@@ -543,8 +587,9 @@ def test_a_crash_ends_the_flushing_of_a_link_that_was_released_and_the_other_end
     assert [(t, reason) for t, _, _, reason in b.downs] == [(SECOND + 2_150 * MS, "timeout")]
 
 
-def test_a_message_that_waited_at_the_uplink_of_a_link_that_went_down_comes_back() -> None:
-    sim, a, b = slow(1_000.0, detection=50 * MS)
+@EITHER
+def test_a_message_that_waited_at_the_uplink_of_a_link_that_went_down_comes_back(make: Make) -> None:
+    sim, a, b = make(detection=50 * MS)
     a.env.send(1, Word("x" * 96))
     a.env.send(1, Word("y" * 96))
     sim.crash(1)
