@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import NamedTuple
 
-from overlays.vcube.cube import PLACES, cluster, first
+from overlays.vcube.cube import PLACES, cluster, first, run
 from overlays.vcube.machine import VCube
 from peer.machine import Env, MessageId, Peer, Timer
 from pubsub.vcube_ps.config import VCubePSConfig
@@ -188,19 +188,29 @@ class Broadcasts:
         """Of each cluster, be it the source or not."""
         members, version, key = self._members(message), self._overlay.version, (message.topic, type(message))
         heads = self._heads.get(key)
-        if heads is None or heads.version != version or heads.members != members:
-            if len(self._heads) >= HEADS:
-                self._heads.clear()
-            heads = self._heads[key] = Heads(members, version, self._look_up(members))
+        if heads is not None and heads.version == version:
+            if heads.members == members:
+                return heads.first
+            known, changed = heads.first, heads.members ^ members
+        else:
+            known, changed = [None] * self._overlay.dimension, -1
+        if len(self._heads) >= HEADS:
+            self._heads.clear()
+        heads = self._heads[key] = Heads(members, version, self._look_up(members, known, changed))
         return heads.first
 
-    def _look_up(self, members: int) -> list[Peer | None]:
-        overlay, me = self._overlay, self._env.me
-        if overlay.index is None:
-            return []
-        places = (first(overlay.index, s, members) for s in range(1, overlay.dimension + 1))
-        peers = (overlay.roll.peer(place) if place is not None else None for place in places)
-        return [peer if peer != me else None for peer in peers]
+    def _look_up(self, members: int, known: list[Peer | None], changed: int) -> list[Peer | None]:
+        """Clusters where nothing `changed` have the first that is known."""
+        overlay, me, found = self._overlay, self._env.me, []
+        for s, before in enumerate(known if overlay.index is not None else (), 1):
+            assert overlay.index is not None
+            if run(overlay.index, s, changed):
+                place = first(overlay.index, s, members)
+                peer = overlay.roll.peer(place) if place is not None else None
+                found.append(peer if peer != me else None)
+            else:
+                found.append(before)
+        return found
 
     def _send(self, task: Task, s: int, members: int) -> None:
         index = self._overlay.index

@@ -289,12 +289,13 @@ class Trees(Router):
 
     def _says(self, m: Pub) -> tuple[Standing, ...]:
         """Line 96 of the paper: the source may not know this subscriber. Nor that this one left, or never came back to it."""
-        if self._omniscient:
+        subscribed = m.topic in self.interests
+        if (subscribed and self._follows(m)) or self._omniscient:
             return ()
         own = self.views.of(m.topic, self.env.me)
-        if m.topic not in self.interests:
+        if not subscribed:
             return (own or Standing(self.env.me, False, self.env.epoch, 0),)
-        return () if own is None or self._follows(m) else (own,)
+        return (own,) if own is not None else ()
 
     def _follows(self, m: Pub) -> bool:
         """Whether something of its source and topic came before."""
