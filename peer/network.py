@@ -249,10 +249,15 @@ class Network:
             leaves = line[-1][0] + cost
         else:  # the authors' program removes a copy at each tick of a timer that is already running or not, at equal odds
             leaves = now + (cost * self.rng.getrandbits(1) if self.ticks else cost)
-        entry = (self._arrival(node, half, leaves), half, half.ears[port], msg)
+        t = self._arrival(node, half, leaves)
+        entry = (t, half, half.ears[port], msg)
         line.append((leaves, half, port, size, entry))
         half.queued += size
-        self.calendar.add(entry)
+        bucket = self.calendar.buckets.get(t >> SHIFT)
+        if bucket is not None:
+            bucket.append(entry)
+        else:
+            self.calendar.add(entry)
         if node.heedful:
             self.calendar.add((leaves, None, self._left, (node, half)))
         if self.sim.samples:

@@ -88,7 +88,8 @@ class Pub(Numbered, frozen=True, tag=1):
 
     def check(self, me: Peer) -> None:
         check_id(me, self.id)
-        check_order(self.order)
+        if self.order is not None:
+            check_order(self.order)
         if not 0 <= self.base <= self.number <= NUMBER or not 0 <= (self.elder or 0) <= NUMBER:
             raise PeerError("a message with a number that no node counts to")
         if not 0 <= self.height <= DIMENSION or not 0 <= self.hops <= HOPS:
