@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from msgspec import Meta
@@ -19,10 +20,16 @@ Topic = Annotated[str, Meta(max_length=TOPIC)]
 
 
 def check_id(me: Peer, key: MessageId) -> None:
-    if type(key.source) is not int or type(me) is not int:  # in a simulation, where there are many
-        check_peer(me, key.source)
-    if not (0 <= key.epoch <= NUMBER and 0 <= key.sequence <= NUMBER):
-        raise PeerError("an id with a number that no node counts to")
+    check_ids(me, (key,))
+
+
+def check_ids(me: Peer | None, keys: Iterable[MessageId]) -> None:
+    """Sources are peers of one kind with `me`; without one, of either kind."""
+    for key in keys:
+        if type(key.source) is not int or type(me) is bytes:
+            check_peer(key.source if me is None else me, key.source)
+        if not (0 <= key.epoch <= NUMBER and 0 <= key.sequence <= NUMBER):
+            raise PeerError("an id with a number that no node counts to")
 
 
 def check_order(order: OrderHeader | None) -> None:
@@ -31,5 +38,4 @@ def check_order(order: OrderHeader | None) -> None:
         return
     if not (0 <= order.epoch <= NUMBER and 0 <= order.sequence <= NUMBER):
         raise PeerError("an order with a number that no node counts to")
-    for dependency in order.dependencies:
-        check_id(dependency.source, dependency)
+    check_ids(None, order.dependencies)

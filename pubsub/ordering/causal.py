@@ -43,7 +43,7 @@ from msgspec import Meta
 from peer.errors import PeerError, UsageError
 from peer.machine import MS, SECOND, Env, Link, Message, MessageId, Peer, Timer, upon
 from peer.trace import DUPLICATE, REJECT
-from pubsub.claims import Topic, check_id
+from pubsub.claims import Topic, check_ids
 from pubsub.message import OrderHeader, Publication, Verdict
 from pubsub.ordering.fifo import DEFAULT as FIFO_DEFAULT
 from pubsub.ordering.fifo import Fifo, FifoConfig
@@ -213,14 +213,10 @@ class Causal(Order):
     def _honest(self, publication: Publication, header: OrderHeader) -> bool:
         """Whether a node may have such an id, and such dependencies."""
         try:
-            self._check(publication.id, *header.dependencies)
+            check_ids(self.env.me, (publication.id, *header.dependencies))
         except PeerError:
             return False
         return True
-
-    def _check(self, *ids: MessageId) -> None:
-        for id in ids:
-            check_id(self.env.me, id)
 
     def _take(self, group: Group, publication: Publication, header: OrderHeader) -> None:
         id = publication.id
@@ -380,7 +376,7 @@ class Causal(Order):
 
     @upon(Ask)
     def _asked(self, sender: Peer, m: Ask) -> None:
-        self._check(*m.ids)
+        check_ids(self.env.me, m.ids)
         group = self._open_group(m.topic)
         if group is None or not self._may_ask(sender, len(m.ids)):
             return
@@ -419,7 +415,7 @@ class Causal(Order):
         It is heeded for `longest`, since so long a router that repairs may bring such messages, or for twice the patience if
         something is held then; and no longer, so that a liar cannot keep out later ones.
         """
-        self._check(*m.ids, *m.cut)
+        check_ids(self.env.me, (*m.ids, *m.cut))
         answered = [(self._answered(sender, m.topic, id), id) for id in m.ids]
         passed = [(group, id) for group, id in answered if group is not None and not group.knows((id.source, id.epoch))]
         for group, _ in passed[:1]:
