@@ -51,7 +51,12 @@ from pubsub.scribe.messages import (
     Skip,
     Standing,
     Taken,
-    check,
+    check_bequest,
+    check_carried,
+    check_place,
+    check_publish,
+    check_taken,
+    check_topic,
 )
 from pubsub.scribe.routes import ByBroker, ByKey, ByPlace, Routes
 from pubsub.scribe.tree import CHILDREN, TOPICS, Child, Handed, Item, Kept, Tree
@@ -78,6 +83,7 @@ class Srpt(Router):
         super().__init__(env, overlay, app)
         self.config = config
         self.routes = routes
+        self.lasting = EXPIRY * config.refresh_every  # a child, from each time that it was heard
         self.trees: dict[str, Tree] = {}
         self.outlets: dict[str, Outlet] = {}
         self.inlets = Inlets()
@@ -158,7 +164,7 @@ class Srpt(Router):
         """A forwarder that nobody needs leaves; a root stays for a while, since who lost its parent may be on its way here."""
         if tree.topic in self.interests or tree.children or self.trees.get(tree.topic) is not tree:
             return
-        if tree.is_root and self.env.now() - max(tree.since, tree.beat) < EXPIRY * self.config.refresh_every:
+        if tree.is_root and self.env.now() - max(tree.since, tree.beat) < self.lasting:
             return
         del self.trees[tree.topic]
         if tree.opener is not None:
@@ -278,8 +284,8 @@ class Srpt(Router):
 
     def _of_parent(self, sender: Peer, m: Standing | Down) -> Tree | None:
         """The tree, where the sender is its parent. One who is not takes this node for its child, and hears that it is none."""
-        check(self.env.me, m)
         tree = self.trees.get(m.topic)
+        check_place(self.env.me, m, tree.reign if tree is not None else None)
         if tree is None or tree.parent != sender:
             self.env.send(sender, Leave(m.topic))
             return None
@@ -289,7 +295,7 @@ class Srpt(Router):
 
     @upon(Join)
     def join_of(self, sender: Peer, m: Join) -> None:
-        check(self.env.me, m)
+        check_place(self.env.me, m)
         tree = self.trees.get(m.topic)
         child = tree.children.get(sender) if tree is not None else None
         if child is None and (self.children >= CHILDREN or not self._may_open(m.topic, sender)):
@@ -299,7 +305,7 @@ class Srpt(Router):
             child = tree.children[sender] = Child()
             self.children += 1
             tree.order = tuple(sorted(tree.children, key=self.routes.rank))
-        child.until = self.env.now() + EXPIRY * self.config.refresh_every
+        child.until = self.env.now() + self.lasting
         child.reign, child.number, child.waits = m.reign, m.number, True
         if tree.reign is None and m.reign is not None:
             tree.wanted = m.reign, m.number  # what the child lacks, this node asks for
@@ -312,7 +318,7 @@ class Srpt(Router):
 
     @upon(Leave)
     def leave_of(self, sender: Peer, m: Leave) -> None:
-        check(self.env.me, m)
+        check_topic(m.topic)
         if (tree := self.trees.get(m.topic)) is not None:
             self._lose(tree, sender)
 
@@ -398,7 +404,7 @@ class Srpt(Router):
 
     @upon(Publish)
     def published(self, sender: Peer, m: Publish) -> None:
-        check(self.env.me, m)
+        check_publish(self.env.me, m)
         if m.id.source == self.env.me or m.hops > HOPS or not self.overlay.can_route:
             return
         if self.routes.parent(m.topic) is not None:
@@ -441,7 +447,7 @@ class Srpt(Router):
 
     @upon(Bequest)
     def bequest(self, sender: Peer, m: Bequest) -> None:
-        check(self.env.me, m)
+        check_bequest(self.env.me, m)
         if m.hops > HOPS or not self.overlay.can_route:
             return
         parent = self.routes.parent(m.topic)
@@ -473,7 +479,7 @@ class Srpt(Router):
 
     @upon(Taken)
     def taken(self, sender: Peer, m: Taken) -> None:
-        check(self.env.me, m)
+        check_taken(self.env.me, m)
         outlet = self.outlets.get(m.topic)
         asked = outlet.asked if outlet is not None else None
         if asked is not None and m.me.peer == sender and self.routes.may_answer(m.topic, sender, asked):
@@ -500,12 +506,11 @@ class Srpt(Router):
 
     @upon(Down)
     def down(self, sender: Peer, m: Down) -> None:
+        check_carried(self.env.me, m)
         tree = self._of_parent(sender, m)
-        reason = self._misfit(tree, m)
-        if tree is None or reason is not None:
+        if tree is None or not self._is_next(tree, m):
             if self.tracing:
-                known = self.seen.has(m.id)
-                self.trace(DUPLICATE if known else REJECT, m.topic, m.id, sender, m.hops, None if known else reason)
+                self._trace_misfit(sender, m, STRAY if tree is None else OUT_OF_TURN)
             return
         tree.last = m.number
         tree.heard = self.env.now()
@@ -513,19 +518,23 @@ class Srpt(Router):
         tree.queue.append(item)
         self._judge(tree, item, sender)
 
-    def _misfit(self, tree: Tree | None, m: Down | Skip) -> str | None:
-        """Why it is not the next; who lacks something asks for it."""
-        if tree is None:
-            return STRAY
+    def _is_next(self, tree: Tree, m: Down | Skip) -> bool:
+        """Who lacks something asks for it."""
         if m.reign != tree.reign or m.number > tree.last + 1 or len(tree.queue) >= WAITING:
             self._ask_again(tree)
-            return OUT_OF_TURN
-        return OUT_OF_TURN if m.number <= tree.last else None
+            return False
+        return m.number > tree.last
+
+    def _trace_misfit(self, sender: Peer, m: Down, reason: str) -> None:
+        if self.seen.has(m.id):
+            self.trace(DUPLICATE, m.topic, m.id, sender, m.hops)
+        else:
+            self.trace(REJECT, m.topic, m.id, sender, m.hops, reason)
 
     @upon(Skip)
     def skip(self, sender: Peer, m: Skip) -> None:
         tree = self._of_parent(sender, m)
-        if tree is None or self._misfit(tree, m) is not None:
+        if tree is None or not self._is_next(tree, m):
             return
         tree.last = m.number
         item = Item(NOTHING, 0, m.reign, m.number)
@@ -626,11 +635,11 @@ class Srpt(Router):
 
     @upon(Got)
     def got(self, sender: Peer, m: Got) -> None:
-        check(self.env.me, m)
         tree = self.trees.get(m.topic)
+        check_place(self.env.me, m, tree.reign if tree is not None else None)
         child = tree.children.get(sender) if tree is not None else None
         if child is not None:
-            child.until = self.env.now() + EXPIRY * self.config.refresh_every
+            child.until = self.env.now() + self.lasting
 
     # What happens by itself.
 
