@@ -54,6 +54,9 @@ class Beat(Standing, frozen=True, tag=4):
 class Skip(Standing, frozen=True, tag=5):
     """In the place of a message that was refused above."""
 
+    def onward(self) -> Skip:
+        return self
+
 
 class Publish(Numbered, frozen=True, tag=6):
     """To the root. `number` counts what its source published to the topic in that life; all below `base` were answered for."""
@@ -85,6 +88,9 @@ class Down(Spread, frozen=True, tag=7):
     def of(cls, p: Publication, hops: int, reign: MessageId, number: int) -> Down:
         return cls(*parts(p), hops, number, reign)
 
+    def onward(self) -> Down:
+        return msgspec.structs.replace(self, hops=self.hops + 1)
+
 
 class Bequest(Spread, frozen=True, tag=8):
     """What was numbered in a reign that is over, from its root to the next: there may be some who lack it."""
@@ -94,7 +100,7 @@ class Bequest(Spread, frozen=True, tag=8):
 
     @classmethod
     def of(cls, m: Down) -> Bequest:
-        return cls(*parts(m.publication()), m.hops, m.number)
+        return cls(*parts(m.publication()), m.hops + 1, m.number)
 
     def onward(self) -> Bequest:
         return msgspec.structs.replace(self, hops=self.hops + 1)

@@ -90,7 +90,7 @@ class Srpt(Router):
         self.kept = Kept(config.keep, config.held_bytes)
         self.seen = Seen()
         self.refusals = Seen()
-        self.unjudged: dict[MessageId, list[tuple[Tree, Item]]] = {}  # the turns that wait for one verdict
+        self.unjudged: dict[MessageId, list[Item]] = {}  # the turns that wait for one verdict
         self.opened = Shares()  # trees, by who had this node begin them
         self.roots: dict[str, Peer] = {}  # who has answered as one
         self.holds: dict[Peer, int] = {}  # links, each for so many trees
@@ -357,7 +357,7 @@ class Srpt(Router):
         for handed in several:
             if room > 0:
                 room -= weight(handed) if isinstance(handed, Down) else 0
-                self.env.send(peer, handed)
+                self.env.send(peer, handed.onward())
 
     # From publishers to the root.
 
@@ -440,10 +440,9 @@ class Srpt(Router):
             return
         inlet.next += 1
         inlet.newest = max(inlet.newest or m.id, m.id)
-        item = Item(m.publication(), m.hops if sender != self.env.me else 0)
+        item = Item(tree, m.publication(), m.hops if sender != self.env.me else 0)
         item.source = (m.life, m.number)
-        tree.queue.append(item)
-        self._judge(tree, item, sender)
+        self._judge(item, sender)
 
     @upon(Bequest)
     def bequest(self, sender: Peer, m: Bequest) -> None:
@@ -457,9 +456,7 @@ class Srpt(Router):
         may = self._may_open(m.topic, sender) and self._is_genuine(sender, m)
         tree = self._throne(m.topic, sender) if may else None
         if tree is not None and self.inlets.bequeathed(m.id, m.topic):
-            item = Item(m.publication(), m.hops)
-            tree.queue.append(item)
-            self._judge(tree, item, sender)
+            self._judge(Item(tree, m.publication(), m.hops), sender)
 
     def _throne(self, topic: str, opener: Peer) -> Tree | None:
         """The tree of a topic whose root this node is, where there is room in it.
@@ -514,9 +511,7 @@ class Srpt(Router):
             return
         tree.last = m.number
         tree.heard = self.env.now()
-        item = Item(m.publication(), m.hops, m.reign, m.number)
-        tree.queue.append(item)
-        self._judge(tree, item, sender)
+        self._judge(Item(tree, m.publication(), m.hops, m), sender)
 
     def _is_next(self, tree: Tree, m: Down | Skip) -> bool:
         """Who lacks something asks for it."""
@@ -537,45 +532,47 @@ class Srpt(Router):
         if tree is None or not self._is_next(tree, m):
             return
         tree.last = m.number
-        item = Item(NOTHING, 0, m.reign, m.number)
+        item = Item(tree, NOTHING, 0, m)
         item.accepted = False
         tree.queue.append(item)
         self._hand_on(tree)
 
-    def _judge(self, tree: Tree, item: Item, sender: Peer) -> None:
+    def _judge(self, item: Item, sender: Peer) -> None:
         """Messages that were seen before are handed on and not delivered: this node's own, and those of a reign before.
 
         One that is not judged yet has a turn for each copy that comes in a tree, and all wait for the one verdict.
         """
-        publication = item.publication
-        if sender != self.env.me and self.seen.note(publication.id, self.env.now()):
+        item.tree.queue.append(item)
+        publication, own = item.publication, sender == self.env.me
+        if not own and self.seen.note(publication.id, self.env.now()):
             item.deliver = True
-            self.unjudged[publication.id] = [(tree, item)]
+            self.unjudged[publication.id] = [item]
             self._received(sender, publication, item.hops)
             return
-        if self.tracing and sender != self.env.me:
+        if self.tracing and not own:
             self.trace(DUPLICATE, publication.topic, publication.id, sender, item.hops)
         if publication.id in self.unjudged:
-            self.unjudged[publication.id].append((tree, item))
+            self.unjudged[publication.id].append(item)
         else:
             item.accepted = not self.refusals.has(publication.id)
-            self._hand_on(tree)
+            self._hand_on(item.tree)
 
     def _accepted(self, sender: Peer, publication: Publication, hops: int | None) -> None:
         turns = self.unjudged.pop(publication.id, [])
         self._settle_turns(turns, True)
-        if not any(item.deliver for _, item in turns) and publication.topic in self.interests:
+        in_turn = turns and turns[0].deliver  # the first copy came in a tree; else it was brought
+        if not in_turn and publication.topic in self.interests:
             self._deliver(publication, hops)
 
     def _refused(self, publication: Publication) -> None:
         self.refusals.note(publication.id, self.env.now())
         self._settle_turns(self.unjudged.pop(publication.id, []), False)
 
-    def _settle_turns(self, turns: list[tuple[Tree, Item]], accepted: bool) -> None:
-        for _, item in turns:
+    def _settle_turns(self, turns: list[Item], accepted: bool) -> None:
+        for item in turns:
             item.accepted = accepted
-        for tree, _ in turns:
-            self._hand_on(tree)
+        for item in turns:
+            self._hand_on(item.tree)
 
     def _forged(self, publication: Publication) -> None:
         self.seen.discard(publication.id)
@@ -598,22 +595,25 @@ class Srpt(Router):
         tree.handing = True
         try:
             while tree.queue and tree.queue[0].accepted is not None:
-                item = tree.queue.popleft()
-                if tree.is_root:
-                    self._number(tree, item)
-                if item.reign is not None:
-                    self._pass(tree, item)
-                if item.deliver and item.accepted and tree.topic in self.interests:
-                    self._deliver(item.publication, item.hops)
+                self._turn(tree, tree.queue.popleft())
         finally:
             tree.handing = False
 
+    def _turn(self, tree: Tree, item: Item) -> None:
+        if tree.is_root:
+            self._number(tree, item)
+        if item.handed is not None:
+            self._pass(tree, item.handed if item.accepted else Skip(tree.topic, item.handed.reign, item.handed.number))
+        if item.deliver and item.accepted and tree.topic in self.interests:
+            self._deliver(item.publication, item.hops)
+
     def _number(self, tree: Tree, item: Item) -> None:
         """At the root, what waited when it became one too. If it is none any more, the source sends it to the one there is."""
-        item.reign = None
+        item.handed = None
         if item.accepted:
-            item.reign, item.number = tree.reign, tree.passed + 1
-            tree.last = item.number
+            assert tree.reign is not None
+            tree.last = tree.passed + 1
+            item.handed = Down.of(item.publication, item.hops, tree.reign, tree.last)
         if item.source is not None:
             source, (life, number) = item.publication.id.source, item.source
             inlet = self.inlets.of(source, tree.topic)
@@ -621,17 +621,14 @@ class Srpt(Router):
                 inlet.floor = max(inlet.floor, number + 1)
             self._answer(source, tree.topic, life, number + 1)
 
-    def _pass(self, tree: Tree, item: Item) -> None:
-        assert item.reign is not None
-        handed: Handed = Skip(tree.topic, item.reign, item.number)
-        if item.accepted:
-            handed = Down.of(item.publication, item.hops + 1, item.reign, item.number)
-        if item.reign == tree.reign:
-            tree.passed = item.number
+    def _pass(self, tree: Tree, handed: Handed) -> None:
+        if handed.reign == tree.reign:
+            tree.passed = handed.number
         self.kept.add(handed)
-        self.env.send_all(tree.order, handed)
+        if tree.order:
+            self.env.send_all(tree.order, handed.onward())
         if self.config.acks and tree.parent is not None:
-            self.env.send(tree.parent, Got(tree.topic, item.reign, item.number))
+            self.env.send(tree.parent, Got(tree.topic, handed.reign, handed.number))
 
     @upon(Got)
     def got(self, sender: Peer, m: Got) -> None:
