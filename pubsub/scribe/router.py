@@ -279,7 +279,7 @@ class Srpt(Router):
         tree.heard = self.env.now()
         if m.reign != tree.reign or m.number > tree.last or not tree.attached:
             self._ask_again(tree)
-        else:
+        elif tree.order:
             self.env.send_all(tree.order, Beat(tree.topic, m.reign, tree.passed))
 
     def _of_parent(self, sender: Peer, m: Standing | Down) -> Tree | None:
@@ -660,8 +660,8 @@ class Srpt(Router):
 
     def _look_after(self, tree: Tree, now: int) -> None:
         config = self.config
-        for peer in [peer for peer, child in tree.children.items() if child.until <= now]:
-            self._lose(tree, peer)
+        if tree.children:
+            self._expire(tree, now)
         self._prune(tree)
         if self.trees.get(tree.topic) is not tree:
             return
@@ -681,6 +681,10 @@ class Srpt(Router):
                 self._ask_again(tree)
             elif now - tree.refreshed >= config.refresh_every:
                 self._ask(tree)
+
+    def _expire(self, tree: Tree, now: int) -> None:
+        for peer in [peer for peer, child in tree.children.items() if child.until <= now]:
+            self._lose(tree, peer)
 
     def _settle_soon(self) -> None:
         if self.settling is None and not self.stopped:

@@ -66,7 +66,8 @@ class ByPlace:
         self.cube = cube
         self._place = config.root
         self._ways: dict[str, Way] = {}
-        self._as_of: tuple[int, int | None] = (-1, None)  # the version of the roll, and this node's place
+        self._version = -1  # of the roll
+        self._index: int | None = None  # this node's place
 
     def parent(self, topic: str) -> Peer | None:
         return self._way(topic)[0]
@@ -79,12 +80,15 @@ class ByPlace:
 
     def _way(self, topic: str) -> Way:
         """Parents are asked for again and again, and hardly ever change."""
-        as_of = (self.cube.version, self.cube.index)
-        if as_of != self._as_of or len(self._ways) >= KNOWN:
-            self._ways, self._as_of = {}, as_of
-        way = self._ways.get(topic)
-        if way is None:
-            way = self._ways[topic] = (self._hop(topic), self._end(topic))
+        cube = self.cube
+        if cube.version != self._version or cube.index != self._index:
+            self._ways, self._version, self._index = {}, cube.version, cube.index
+        return self._ways.get(topic) or self._find(topic)
+
+    def _find(self, topic: str) -> Way:
+        if len(self._ways) >= KNOWN:
+            self._ways.clear()
+        way = self._ways[topic] = (self._hop(topic), self._end(topic))
         return way
 
     def _hop(self, topic: str) -> Peer | None:
