@@ -187,7 +187,7 @@ class Srpt(Router):
         """Ask the overlay who the parent is; where that is another than before, go there."""
         if not self.overlay.can_route or self.stopped:
             return
-        parent = self.routes.parent(tree.topic)
+        parent, root = self.routes.way(tree.topic)
         if parent is None:
             if not tree.is_root:
                 self._reign(tree)
@@ -200,10 +200,9 @@ class Srpt(Router):
             self._hold(parent)
             self._ask(tree)
         if self.config.root_link and tree.parent is not None and tree.topic in self.interests:
-            self._link_root(tree)
+            self._link_root(tree, root)
 
-    def _link_root(self, tree: Tree) -> None:
-        root = self.routes.root(tree.topic)
+    def _link_root(self, tree: Tree, root: Peer | None) -> None:
         if root != tree.root:
             if tree.root is not None:
                 self._release(tree.root)
@@ -391,11 +390,10 @@ class Srpt(Router):
 
     def _to_root(self, m: Publish) -> Peer | None:
         """Directly, where the root is known and this is its publisher; else one step nearer to it. To whom, if not to itself."""
-        parent = self.routes.parent(m.topic)
+        parent, root = self.routes.way(m.topic)
         if parent is None:
             self._take(self.env.me, m)
             return None
-        root = self.routes.root(m.topic)
         if root is None and m.hops == 1:
             root = self.roots.get(m.topic)
         to = root if root is not None and root != self.env.me else parent
@@ -407,7 +405,7 @@ class Srpt(Router):
         check_publish(self.env.me, m)
         if m.id.source == self.env.me or m.hops > HOPS or not self.overlay.can_route:
             return
-        if self.routes.parent(m.topic) is not None:
+        if self.routes.way(m.topic).parent is not None:
             self._to_root(m.onward())
         elif sender == m.id.source or self._is_genuine(sender, m):
             self._take(sender, m)
@@ -449,7 +447,7 @@ class Srpt(Router):
         check_bequest(self.env.me, m)
         if m.hops > HOPS or not self.overlay.can_route:
             return
-        parent = self.routes.parent(m.topic)
+        parent = self.routes.way(m.topic).parent
         if parent is not None:
             self.env.send(parent, m.onward())
             return
@@ -494,7 +492,7 @@ class Srpt(Router):
 
     def _resend(self, topic: str, outlet: Outlet) -> None:
         outlet.since = self.env.now()
-        root = self.roots.pop(topic, None) or self.routes.root(topic)
+        root = self.roots.pop(topic, None) or self.routes.way(topic).root
         if root is None or not self.env.backlog(root):
             for m in outlet.again(self.env.epoch, told(self.env, self.env.me)):
                 outlet.asked = self._to_root(bind(self.signing, m))

@@ -645,7 +645,7 @@ def test_from_anybody_parents_lead_to_one_root_through_brokers_alone(nodes: int,
     ends = set()
     for me in routes:
         way = [me]
-        while (hop := routes[way[-1]].parent("topic")) is not None:
+        while (hop := routes[way[-1]].way("topic").parent) is not None:
             assert isinstance(hop, int)
             way.append(hop)
         ends.add(way[-1])
@@ -766,8 +766,8 @@ def test_options_out_of_bounds_are_refused() -> None:
 
 def test_the_root_of_a_topic_may_be_at_the_number_that_ends_its_name() -> None:
     routes = Desk(me=5, config=ScribeConfig(root=BY_NUMBER)).router.routes
-    assert [routes.root(topic) for topic in ("t3", "room 12/6", "7", f"t{PLACES + 2}")] == [3, 6, 7, 2]
-    assert routes.root("t3x") == Desk(me=5, config=ScribeConfig()).router.routes.root("t3x")
+    assert [routes.way(topic).root for topic in ("t3", "room 12/6", "7", f"t{PLACES + 2}")] == [3, 6, 7, 2]
+    assert routes.way("t3x").root == Desk(me=5, config=ScribeConfig()).router.routes.way("t3x").root
 
 
 # Whole networks.
