@@ -51,7 +51,12 @@ from pubsub.scribe.messages import (
     Skip,
     Standing,
     Taken,
-    check,
+    check_bequest,
+    check_carried,
+    check_place,
+    check_publish,
+    check_taken,
+    check_topic,
 )
 from pubsub.scribe.routes import ByBroker, ByKey, ByPlace, Routes
 from pubsub.scribe.tree import CHILDREN, TOPICS, Child, Handed, Item, Kept, Tree
@@ -78,13 +83,14 @@ class Srpt(Router):
         super().__init__(env, overlay, app)
         self.config = config
         self.routes = routes
+        self.lasting = EXPIRY * config.refresh_every  # a child, from each time that it was heard
         self.trees: dict[str, Tree] = {}
         self.outlets: dict[str, Outlet] = {}
         self.inlets = Inlets()
         self.kept = Kept(config.keep, config.held_bytes)
         self.seen = Seen()
         self.refusals = Seen()
-        self.unjudged: dict[MessageId, list[tuple[Tree, Item]]] = {}  # the turns that wait for one verdict
+        self.unjudged: dict[MessageId, list[Item]] = {}  # the turns that wait for one verdict
         self.opened = Shares()  # trees, by who had this node begin them
         self.roots: dict[str, Peer] = {}  # who has answered as one
         self.holds: dict[Peer, int] = {}  # links, each for so many trees
@@ -158,7 +164,7 @@ class Srpt(Router):
         """A forwarder that nobody needs leaves; a root stays for a while, since who lost its parent may be on its way here."""
         if tree.topic in self.interests or tree.children or self.trees.get(tree.topic) is not tree:
             return
-        if tree.is_root and self.env.now() - max(tree.since, tree.beat) < EXPIRY * self.config.refresh_every:
+        if tree.is_root and self.env.now() - max(tree.since, tree.beat) < self.lasting:
             return
         del self.trees[tree.topic]
         if tree.opener is not None:
@@ -181,7 +187,7 @@ class Srpt(Router):
         """Ask the overlay who the parent is; where that is another than before, go there."""
         if not self.overlay.can_route or self.stopped:
             return
-        parent = self.routes.parent(tree.topic)
+        parent, root = self.routes.way(tree.topic)
         if parent is None:
             if not tree.is_root:
                 self._reign(tree)
@@ -194,10 +200,9 @@ class Srpt(Router):
             self._hold(parent)
             self._ask(tree)
         if self.config.root_link and tree.parent is not None and tree.topic in self.interests:
-            self._link_root(tree)
+            self._link_root(tree, root)
 
-    def _link_root(self, tree: Tree) -> None:
-        root = self.routes.root(tree.topic)
+    def _link_root(self, tree: Tree, root: Peer | None) -> None:
         if root != tree.root:
             if tree.root is not None:
                 self._release(tree.root)
@@ -273,13 +278,13 @@ class Srpt(Router):
         tree.heard = self.env.now()
         if m.reign != tree.reign or m.number > tree.last or not tree.attached:
             self._ask_again(tree)
-        else:
+        elif tree.order:
             self.env.send_all(tree.order, Beat(tree.topic, m.reign, tree.passed))
 
     def _of_parent(self, sender: Peer, m: Standing | Down) -> Tree | None:
         """The tree, where the sender is its parent. One who is not takes this node for its child, and hears that it is none."""
-        check(self.env.me, m)
         tree = self.trees.get(m.topic)
+        check_place(self.env.me, m, tree.reign if tree is not None else None)
         if tree is None or tree.parent != sender:
             self.env.send(sender, Leave(m.topic))
             return None
@@ -289,7 +294,7 @@ class Srpt(Router):
 
     @upon(Join)
     def join_of(self, sender: Peer, m: Join) -> None:
-        check(self.env.me, m)
+        check_place(self.env.me, m)
         tree = self.trees.get(m.topic)
         child = tree.children.get(sender) if tree is not None else None
         if child is None and (self.children >= CHILDREN or not self._may_open(m.topic, sender)):
@@ -299,7 +304,7 @@ class Srpt(Router):
             child = tree.children[sender] = Child()
             self.children += 1
             tree.order = tuple(sorted(tree.children, key=self.routes.rank))
-        child.until = self.env.now() + EXPIRY * self.config.refresh_every
+        child.until = self.env.now() + self.lasting
         child.reign, child.number, child.waits = m.reign, m.number, True
         if tree.reign is None and m.reign is not None:
             tree.wanted = m.reign, m.number  # what the child lacks, this node asks for
@@ -312,7 +317,7 @@ class Srpt(Router):
 
     @upon(Leave)
     def leave_of(self, sender: Peer, m: Leave) -> None:
-        check(self.env.me, m)
+        check_topic(m.topic)
         if (tree := self.trees.get(m.topic)) is not None:
             self._lose(tree, sender)
 
@@ -351,7 +356,7 @@ class Srpt(Router):
         for handed in several:
             if room > 0:
                 room -= weight(handed) if isinstance(handed, Down) else 0
-                self.env.send(peer, handed)
+                self.env.send(peer, handed.onward())
 
     # From publishers to the root.
 
@@ -385,11 +390,10 @@ class Srpt(Router):
 
     def _to_root(self, m: Publish) -> Peer | None:
         """Directly, where the root is known and this is its publisher; else one step nearer to it. To whom, if not to itself."""
-        parent = self.routes.parent(m.topic)
+        parent, root = self.routes.way(m.topic)
         if parent is None:
             self._take(self.env.me, m)
             return None
-        root = self.routes.root(m.topic)
         if root is None and m.hops == 1:
             root = self.roots.get(m.topic)
         to = root if root is not None and root != self.env.me else parent
@@ -398,10 +402,10 @@ class Srpt(Router):
 
     @upon(Publish)
     def published(self, sender: Peer, m: Publish) -> None:
-        check(self.env.me, m)
+        check_publish(self.env.me, m)
         if m.id.source == self.env.me or m.hops > HOPS or not self.overlay.can_route:
             return
-        if self.routes.parent(m.topic) is not None:
+        if self.routes.way(m.topic).parent is not None:
             self._to_root(m.onward())
         elif sender == m.id.source or self._is_genuine(sender, m):
             self._take(sender, m)
@@ -434,26 +438,23 @@ class Srpt(Router):
             return
         inlet.next += 1
         inlet.newest = max(inlet.newest or m.id, m.id)
-        item = Item(m.publication(), m.hops if sender != self.env.me else 0)
+        item = Item(tree, m.publication(), m.hops if sender != self.env.me else 0)
         item.source = (m.life, m.number)
-        tree.queue.append(item)
-        self._judge(tree, item, sender)
+        self._judge(item, sender)
 
     @upon(Bequest)
     def bequest(self, sender: Peer, m: Bequest) -> None:
-        check(self.env.me, m)
+        check_bequest(self.env.me, m)
         if m.hops > HOPS or not self.overlay.can_route:
             return
-        parent = self.routes.parent(m.topic)
+        parent = self.routes.way(m.topic).parent
         if parent is not None:
             self.env.send(parent, m.onward())
             return
         may = self._may_open(m.topic, sender) and self._is_genuine(sender, m)
         tree = self._throne(m.topic, sender) if may else None
         if tree is not None and self.inlets.bequeathed(m.id, m.topic):
-            item = Item(m.publication(), m.hops)
-            tree.queue.append(item)
-            self._judge(tree, item, sender)
+            self._judge(Item(tree, m.publication(), m.hops), sender)
 
     def _throne(self, topic: str, opener: Peer) -> Tree | None:
         """The tree of a topic whose root this node is, where there is room in it.
@@ -473,7 +474,7 @@ class Srpt(Router):
 
     @upon(Taken)
     def taken(self, sender: Peer, m: Taken) -> None:
-        check(self.env.me, m)
+        check_taken(self.env.me, m)
         outlet = self.outlets.get(m.topic)
         asked = outlet.asked if outlet is not None else None
         if asked is not None and m.me.peer == sender and self.routes.may_answer(m.topic, sender, asked):
@@ -491,7 +492,7 @@ class Srpt(Router):
 
     def _resend(self, topic: str, outlet: Outlet) -> None:
         outlet.since = self.env.now()
-        root = self.roots.pop(topic, None) or self.routes.root(topic)
+        root = self.roots.pop(topic, None) or self.routes.way(topic).root
         if root is None or not self.env.backlog(root):
             for m in outlet.again(self.env.epoch, told(self.env, self.env.me)):
                 outlet.asked = self._to_root(bind(self.signing, m))
@@ -500,73 +501,76 @@ class Srpt(Router):
 
     @upon(Down)
     def down(self, sender: Peer, m: Down) -> None:
+        check_carried(self.env.me, m)
         tree = self._of_parent(sender, m)
-        reason = self._misfit(tree, m)
-        if tree is None or reason is not None:
+        if tree is None or not self._is_next(tree, m):
             if self.tracing:
-                known = self.seen.has(m.id)
-                self.trace(DUPLICATE if known else REJECT, m.topic, m.id, sender, m.hops, None if known else reason)
+                self._trace_misfit(sender, m, STRAY if tree is None else OUT_OF_TURN)
             return
         tree.last = m.number
         tree.heard = self.env.now()
-        item = Item(m.publication(), m.hops, m.reign, m.number)
-        tree.queue.append(item)
-        self._judge(tree, item, sender)
+        self._judge(Item(tree, m.publication(), m.hops, m), sender)
 
-    def _misfit(self, tree: Tree | None, m: Down | Skip) -> str | None:
-        """Why it is not the next; who lacks something asks for it."""
-        if tree is None:
-            return STRAY
+    def _is_next(self, tree: Tree, m: Down | Skip) -> bool:
+        """Who lacks something asks for it."""
         if m.reign != tree.reign or m.number > tree.last + 1 or len(tree.queue) >= WAITING:
             self._ask_again(tree)
-            return OUT_OF_TURN
-        return OUT_OF_TURN if m.number <= tree.last else None
+            return False
+        return m.number > tree.last
+
+    def _trace_misfit(self, sender: Peer, m: Down, reason: str) -> None:
+        if self.seen.has(m.id):
+            self.trace(DUPLICATE, m.topic, m.id, sender, m.hops)
+        else:
+            self.trace(REJECT, m.topic, m.id, sender, m.hops, reason)
 
     @upon(Skip)
     def skip(self, sender: Peer, m: Skip) -> None:
         tree = self._of_parent(sender, m)
-        if tree is None or self._misfit(tree, m) is not None:
+        if tree is None or not self._is_next(tree, m):
             return
         tree.last = m.number
-        item = Item(NOTHING, 0, m.reign, m.number)
+        item = Item(tree, NOTHING, 0, m)
         item.accepted = False
         tree.queue.append(item)
         self._hand_on(tree)
 
-    def _judge(self, tree: Tree, item: Item, sender: Peer) -> None:
+    def _judge(self, item: Item, sender: Peer) -> None:
         """Messages that were seen before are handed on and not delivered: this node's own, and those of a reign before.
 
         One that is not judged yet has a turn for each copy that comes in a tree, and all wait for the one verdict.
         """
-        publication = item.publication
-        if sender != self.env.me and self.seen.note(publication.id, self.env.now()):
+        item.tree.queue.append(item)
+        publication, own = item.publication, sender == self.env.me
+        if not own and self.seen.note(publication.id, self.env.now()):
             item.deliver = True
-            self.unjudged[publication.id] = [(tree, item)]
+            self.unjudged[publication.id] = [item]
             self._received(sender, publication, item.hops)
             return
-        if self.tracing and sender != self.env.me:
+        if self.tracing and not own:
             self.trace(DUPLICATE, publication.topic, publication.id, sender, item.hops)
         if publication.id in self.unjudged:
-            self.unjudged[publication.id].append((tree, item))
+            self.unjudged[publication.id].append(item)
         else:
             item.accepted = not self.refusals.has(publication.id)
-            self._hand_on(tree)
+            self._hand_on(item.tree)
 
     def _accepted(self, sender: Peer, publication: Publication, hops: int | None) -> None:
         turns = self.unjudged.pop(publication.id, [])
         self._settle_turns(turns, True)
-        if not any(item.deliver for _, item in turns) and publication.topic in self.interests:
+        in_turn = turns and turns[0].deliver  # the first copy came in a tree; else it was brought
+        if not in_turn and publication.topic in self.interests:
             self._deliver(publication, hops)
 
     def _refused(self, publication: Publication) -> None:
         self.refusals.note(publication.id, self.env.now())
         self._settle_turns(self.unjudged.pop(publication.id, []), False)
 
-    def _settle_turns(self, turns: list[tuple[Tree, Item]], accepted: bool) -> None:
-        for _, item in turns:
+    def _settle_turns(self, turns: list[Item], accepted: bool) -> None:
+        for item in turns:
             item.accepted = accepted
-        for tree, _ in turns:
-            self._hand_on(tree)
+        for item in turns:
+            self._hand_on(item.tree)
 
     def _forged(self, publication: Publication) -> None:
         self.seen.discard(publication.id)
@@ -589,22 +593,25 @@ class Srpt(Router):
         tree.handing = True
         try:
             while tree.queue and tree.queue[0].accepted is not None:
-                item = tree.queue.popleft()
-                if tree.is_root:
-                    self._number(tree, item)
-                if item.reign is not None:
-                    self._pass(tree, item)
-                if item.deliver and item.accepted and tree.topic in self.interests:
-                    self._deliver(item.publication, item.hops)
+                self._turn(tree, tree.queue.popleft())
         finally:
             tree.handing = False
 
+    def _turn(self, tree: Tree, item: Item) -> None:
+        if tree.is_root:
+            self._number(tree, item)
+        if item.handed is not None:
+            self._pass(tree, item.handed if item.accepted else Skip(tree.topic, item.handed.reign, item.handed.number))
+        if item.deliver and item.accepted and tree.topic in self.interests:
+            self._deliver(item.publication, item.hops)
+
     def _number(self, tree: Tree, item: Item) -> None:
         """At the root, what waited when it became one too. If it is none any more, the source sends it to the one there is."""
-        item.reign = None
+        item.handed = None
         if item.accepted:
-            item.reign, item.number = tree.reign, tree.passed + 1
-            tree.last = item.number
+            assert tree.reign is not None
+            tree.last = tree.passed + 1
+            item.handed = Down.of(item.publication, item.hops, tree.reign, tree.last)
         if item.source is not None:
             source, (life, number) = item.publication.id.source, item.source
             inlet = self.inlets.of(source, tree.topic)
@@ -612,25 +619,22 @@ class Srpt(Router):
                 inlet.floor = max(inlet.floor, number + 1)
             self._answer(source, tree.topic, life, number + 1)
 
-    def _pass(self, tree: Tree, item: Item) -> None:
-        assert item.reign is not None
-        handed: Handed = Skip(tree.topic, item.reign, item.number)
-        if item.accepted:
-            handed = Down.of(item.publication, item.hops + 1, item.reign, item.number)
-        if item.reign == tree.reign:
-            tree.passed = item.number
+    def _pass(self, tree: Tree, handed: Handed) -> None:
+        if handed.reign == tree.reign:
+            tree.passed = handed.number
         self.kept.add(handed)
-        self.env.send_all(tree.order, handed)
+        if tree.order:
+            self.env.send_all(tree.order, handed.onward())
         if self.config.acks and tree.parent is not None:
-            self.env.send(tree.parent, Got(tree.topic, item.reign, item.number))
+            self.env.send(tree.parent, Got(tree.topic, handed.reign, handed.number))
 
     @upon(Got)
     def got(self, sender: Peer, m: Got) -> None:
-        check(self.env.me, m)
         tree = self.trees.get(m.topic)
+        check_place(self.env.me, m, tree.reign if tree is not None else None)
         child = tree.children.get(sender) if tree is not None else None
         if child is not None:
-            child.until = self.env.now() + EXPIRY * self.config.refresh_every
+            child.until = self.env.now() + self.lasting
 
     # What happens by itself.
 
@@ -654,8 +658,8 @@ class Srpt(Router):
 
     def _look_after(self, tree: Tree, now: int) -> None:
         config = self.config
-        for peer in [peer for peer, child in tree.children.items() if child.until <= now]:
-            self._lose(tree, peer)
+        if tree.children:
+            self._expire(tree, now)
         self._prune(tree)
         if self.trees.get(tree.topic) is not tree:
             return
@@ -675,6 +679,10 @@ class Srpt(Router):
                 self._ask_again(tree)
             elif now - tree.refreshed >= config.refresh_every:
                 self._ask(tree)
+
+    def _expire(self, tree: Tree, now: int) -> None:
+        for peer in [peer for peer, child in tree.children.items() if child.until <= now]:
+            self._lose(tree, peer)
 
     def _settle_soon(self) -> None:
         if self.settling is None and not self.stopped:

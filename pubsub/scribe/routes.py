@@ -11,7 +11,7 @@ Bounds: of one version of the roll, the set of brokers and the ways of KNOWN top
 from __future__ import annotations
 
 import re
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from overlays.overlay import Overlay
 from overlays.vcube.cube import PLACES, nearest
@@ -23,17 +23,15 @@ KNOWN = 4_096
 ENDING = re.compile(r"[0-9]{1,9}$")
 
 Rank: TypeAlias = tuple[int, int]
-Way: TypeAlias = tuple[Peer | None, Peer | None]
-"""To the parent, and to the root."""
+
+
+class Way(NamedTuple):
+    parent: Peer | None  # None: this node is the root
+    root: Peer | None  # None: it is not known, and what is for it goes by parents
 
 
 class Routes(Protocol):
-    def parent(self, topic: str) -> Peer | None:
-        """None: this node is the root."""
-
-    def root(self, topic: str) -> Peer | None:
-        """None: it is not known, and what is for it goes by parents."""
-
+    def way(self, topic: str) -> Way: ...
     def may_answer(self, topic: str, peer: Peer, asked: Peer) -> bool:
         """Whether a peer may be the root to whom a message has come that was sent to the one asked."""
 
@@ -45,11 +43,8 @@ class ByKey:
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
 
-    def parent(self, topic: str) -> Peer | None:
-        return self._overlay.next_hop(topic.encode())
-
-    def root(self, topic: str) -> Peer | None:
-        return None
+    def way(self, topic: str) -> Way:
+        return Way(self._overlay.next_hop(topic.encode()), None)
 
     def may_answer(self, topic: str, peer: Peer, asked: Peer) -> bool:
         """Each step is nearer to the key."""
@@ -66,26 +61,24 @@ class ByPlace:
         self.cube = cube
         self._place = config.root
         self._ways: dict[str, Way] = {}
-        self._as_of: tuple[int, int | None] = (-1, None)  # the version of the roll, and this node's place
+        self._version = -1  # of the roll
+        self._index: int | None = None  # this node's place
 
-    def parent(self, topic: str) -> Peer | None:
-        return self._way(topic)[0]
+    def way(self, topic: str) -> Way:
+        """Parents are asked for again and again, and hardly ever change."""
+        cube = self.cube
+        if cube.version != self._version or cube.index != self._index:
+            self._ways, self._version, self._index = {}, cube.version, cube.index
+        return self._ways.get(topic) or self._find(topic)
 
-    def root(self, topic: str) -> Peer | None:
-        return self._way(topic)[1]
+    def _find(self, topic: str) -> Way:
+        if len(self._ways) >= KNOWN:
+            self._ways.clear()
+        way = self._ways[topic] = Way(self._hop(topic), self._end(topic))
+        return way
 
     def may_answer(self, topic: str, peer: Peer, asked: Peer) -> bool:
-        return peer in (asked, self.root(topic))
-
-    def _way(self, topic: str) -> Way:
-        """Parents are asked for again and again, and hardly ever change."""
-        as_of = (self.cube.version, self.cube.index)
-        if as_of != self._as_of or len(self._ways) >= KNOWN:
-            self._ways, self._as_of = {}, as_of
-        way = self._ways.get(topic)
-        if way is None:
-            way = self._ways[topic] = (self._hop(topic), self._end(topic))
-        return way
+        return peer in (asked, self.way(topic).root)
 
     def _hop(self, topic: str) -> Peer | None:
         return self.cube.hop_to(self.place(topic), self.members())

@@ -34,18 +34,19 @@ class Child:
 
 
 class Item:
-    """A message that has its turn in the tree; `accepted` is None until it is judged.
+    """A message that has its turn in a tree; `accepted` is None until it is judged.
 
-    At the root it has no number before that. `source` is to be told then, by its number there.
+    `handed` is how it came from the parent. At the root it has no number before it is judged; `source` is to be told then, by its
+    number there.
     """
 
-    __slots__ = ("accepted", "deliver", "hops", "number", "publication", "reign", "source")
+    __slots__ = ("accepted", "deliver", "handed", "hops", "publication", "source", "tree")
 
-    def __init__(self, publication: Publication, hops: int, reign: MessageId | None = None, number: int = 0) -> None:
+    def __init__(self, tree: Tree, publication: Publication, hops: int, handed: Handed | None = None) -> None:
+        self.tree = tree
         self.publication = publication
         self.hops = hops
-        self.reign = reign
-        self.number = number
+        self.handed = handed
         self.accepted: bool | None = None
         self.deliver = False
         self.source: tuple[int, int] | None = None  # its life, and its number of this message
@@ -93,7 +94,11 @@ class Tree:
 
 
 class Kept:
-    """The last messages of each topic, in the order of their handing on; where bytes are short the quietest topic gives first."""
+    """The last messages of each topic as they came, in the order of their handing on.
+
+    All children of a parent have the same one from it, so that what is kept costs little where they share their memory. Where
+    bytes are short the quietest topic gives first.
+    """
 
     def __init__(self, keep: int, room: int) -> None:
         self.topics: dict[str, deque[Handed]] = {}  # the one with the latest message last
@@ -102,12 +107,17 @@ class Kept:
         self._room = room
 
     def add(self, handed: Handed) -> None:
-        several = self.topics.pop(handed.topic, None) or deque()
-        self.topics[handed.topic] = several
+        topic = handed.topic
+        several = self.topics.pop(topic, None) or deque()
+        self.topics[topic] = several
         several.append(handed)
         self.bytes += _size(handed)
         if len(several) > self._keep:
             self.bytes -= _size(several.popleft())
+        if self.bytes > self._room:
+            self._shrink()
+
+    def _shrink(self) -> None:
         while self.bytes > self._room:
             quietest = next(iter(self.topics))
             self.bytes -= _size(self.topics[quietest].popleft())

@@ -31,7 +31,7 @@ from peer.sim import Simulator
 from peer.trace import DUPLICATE, REJECT
 from pubsub import stacks
 from pubsub.claims import NUMBER
-from pubsub.message import Filter, Publication, Verdict
+from pubsub.message import Filter, OrderHeader, Publication, Verdict
 from pubsub.router import Router
 from pubsub.scribe import router as scribe
 from pubsub.scribe.channels import SOURCES, WINDOW, Inlets, Outlet
@@ -351,6 +351,14 @@ def test_a_parent_sends_what_a_child_lacks_and_goes_on() -> None:
     assert desk.sent() == [(2, Attached("t", reign, 3))]  # who comes for the first time has no past
 
 
+def test_what_a_child_is_sent_late_is_as_it_was_sent_to_the_others() -> None:
+    desk = Desk(6).attached(7)
+    desk.hears(4, down(1, hops=2))
+    ((_, prompt),) = desk.sent()
+    desk.hears(5, Join("t", REIGN, 0))
+    assert desk.sent() == [(5, Attached("t", REIGN, 0)), (5, prompt)] and prompt.hops == 3
+
+
 def test_what_is_not_kept_any_more_is_lost_and_said_so() -> None:
     desk = Desk(0, config=replace_config(AT_0, keep=2)).attached()
     desk.env.advance(FOUND)
@@ -555,7 +563,7 @@ def test_a_root_that_gives_way_bequeaths_the_last_of_its_reign_when_it_has_a_way
     desk.env.advance(SETTLED)
     assert desk.sent() == [(0, Join("t", old, 2))]
     desk.hears(0, Attached("t", REIGN, 0))
-    assert [(peer, type(msg), msg.number) for peer, msg in desk.sent()] == [(0, Bequest, 1), (0, Bequest, 2)]
+    assert [(peer, type(msg), msg.number, msg.hops) for peer, msg in desk.sent()] == [(0, Bequest, 1, 2), (0, Bequest, 2, 2)]
 
 
 def test_a_forged_bequest_stands_in_no_other_s_way() -> None:
@@ -645,7 +653,7 @@ def test_from_anybody_parents_lead_to_one_root_through_brokers_alone(nodes: int,
     ends = set()
     for me in routes:
         way = [me]
-        while (hop := routes[way[-1]].parent("topic")) is not None:
+        while (hop := routes[way[-1]].way("topic").parent) is not None:
             assert isinstance(hop, int)
             way.append(hop)
         ends.add(way[-1])
@@ -684,6 +692,11 @@ def test_a_filter_and_an_overlay_without_places_are_refused() -> None:
         replace(publish(), hops=-1),
         replace(down(), id=MessageId(b"bytes", 1, 1)),
         replace(down(), topic="t" * 2_000),
+        replace(down(), hops=-1),
+        replace(down(), order=OrderHeader(1, -1)),
+        down(number=NUMBER + 1),
+        down(reign=MessageId(b"bytes", 1, 1)),
+        Got("t", MessageId(b"bytes", 1, 1), 1),
         replace(bequest(), number=-1),
         Taken("t", 1, 1, PeerInfo(b"bytes")),
     ],
@@ -766,8 +779,8 @@ def test_options_out_of_bounds_are_refused() -> None:
 
 def test_the_root_of_a_topic_may_be_at_the_number_that_ends_its_name() -> None:
     routes = Desk(me=5, config=ScribeConfig(root=BY_NUMBER)).router.routes
-    assert [routes.root(topic) for topic in ("t3", "room 12/6", "7", f"t{PLACES + 2}")] == [3, 6, 7, 2]
-    assert routes.root("t3x") == Desk(me=5, config=ScribeConfig()).router.routes.root("t3x")
+    assert [routes.way(topic).root for topic in ("t3", "room 12/6", "7", f"t{PLACES + 2}")] == [3, 6, 7, 2]
+    assert routes.way("t3x").root == Desk(me=5, config=ScribeConfig()).router.routes.way("t3x").root
 
 
 # Whole networks.
