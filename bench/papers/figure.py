@@ -133,7 +133,8 @@ def number(measures: Measures, *path: str) -> float:
 class Figure(NamedTuple):
     """`draw` puts onto axes what `rows` came to; `runs` is how many runs a point has, `quick_runs` how many with --quick.
 
-    `wants` are the figures that an analysis leaves out unless it is asked: "messages", "graph".
+    `wants` are the figures that an analysis leaves out unless it is asked ("messages", "graph"), by the names that
+    `bench.spark.analysis.figures` has for them; with "alone" among them it leaves out all others.
     """
 
     kinds: tuple[str, ...]

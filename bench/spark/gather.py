@@ -1,7 +1,7 @@
 """The facts of some traces, each computed once, when somebody asks for it, and kept: what all figures and tables are taken from.
 
 The loud kinds (send, receive, duplicate, deliver, drop, queue) are most rows of a trace and are read again by who needs them:
-`pairs`, `load`, the copies of a message, the lengths of queues. All other rows are kept. What is small is cut off
+`pairs`, `arrivals`, `load`, the copies of a message, the lengths of queues. All other rows are kept. What is small is cut off
 from how it was made (a local checkpoint), because Spark plans a query over the whole of its past, and on a small trace planning
 is the cost.
 Distributions of everything, by run and by topic, hop and time, are one query, and so are the means.
@@ -69,6 +69,11 @@ class Facts:
     @cached_property
     def stays(self) -> DataFrame:
         return self._made("stays", facts.handy(facts.stays(self.quiet, self.topics)))
+
+    @cached_property
+    def arrivals(self) -> DataFrame:
+        """The one that is not kept: to read it again costs less."""
+        return facts.arrivals(self.traces.rows, self.publishes, self.stays)
 
     @cached_property
     def pairs(self) -> DataFrame:
