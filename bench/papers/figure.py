@@ -133,7 +133,8 @@ def number(measures: Measures, *path: str) -> float:
 class Figure(NamedTuple):
     """`draw` puts onto axes what `rows` came to; `runs` is how many runs a point has, `quick_runs` how many with --quick.
 
-    `wants` are the figures that an analysis leaves out unless it is asked: "messages", "graph".
+    `wants` are the figures that an analysis leaves out unless it is asked ("messages", "graph"), by the names that
+    `bench.spark.analysis.figures` has for them; with "alone" among them it leaves out all others.
     """
 
     kinds: tuple[str, ...]
@@ -219,7 +220,7 @@ class Lab:
         while waiting or under_way:
             if waiting and len(under_way) < self._jobs:
                 place = waiting.popleft()
-                trace = folder / f"run-{place:05}"
+                trace = folder / f"run={place - first}"  # by this name Spark reads them quickest
                 batch[trace] = scenarios[place]
                 under_way[begin(place, batch[trace], trace)] = trace
                 continue

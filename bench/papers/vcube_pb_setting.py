@@ -26,9 +26,9 @@ from bench.scenario import Churn, Scenario, Workload
 from peer.faults import Reorder
 from peer.latency import VCubePB
 from peer.sim import stream
-from peer.trace import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE
+from peer.trace import DELIVER, PUBLISH, RECEIVE
 
-KINDS = (PUBLISH, RECEIVE, DUPLICATE, DELIVER, JOINED, LEAVE, NODE_DOWN)
+KINDS = (PUBLISH, RECEIVE, DELIVER)
 SIZES = (8, 32, 128, 512, 2_048)
 QUICK_SIZES = (8, 32, 128)
 RUNS = 40

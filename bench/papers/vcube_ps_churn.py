@@ -24,9 +24,8 @@ from bench.papers.figure import Lab, Measures, Row, measured, number
 from bench.papers.vcube_ps_setting import CHARGED, TREE, WARMUP, measured_at, srpt, vcube_ps
 from bench.scenario import Churn, Scenario, Workload
 from peer.machine import SECOND
-from peer.trace import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE
 
-KINDS = (PUBLISH, RECEIVE, DUPLICATE, DELIVER, JOINED, LEAVE, NODE_DOWN)
+WANTS = ("batches", "false_positives", "alone")
 VCUBE_PS, SRPT = "VCube-PS", "SRPT"
 RATE = 2.0  # messages a second
 MINUTE = 60.0

@@ -13,8 +13,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from bench.papers.figure import Figure, Lab, Row, measured
-from bench.papers.vcube_ps_churn import KINDS, MINUTE, PART, SRPT, VCUBE_PS, Point, batches, latency, measure, strangers
-from bench.papers.vcube_ps_setting import CHARGED
+from bench.papers.vcube_ps_churn import MINUTE, PART, SRPT, VCUBE_PS, WANTS, Point, batches, latency, measure, strangers
+from bench.papers.vcube_ps_setting import CHARGED, TIMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,4 +74,4 @@ def draw(axes: Axes, rows: Sequence[Row]) -> None:
     axes.set_ylabel("ms to a subscriber, mean")
 
 
-FIGURE = Figure(kinds=KINDS, runs=12, quick_runs=1, rows=rows, draw=draw, wants=("single_root", "batches"))
+FIGURE = Figure(kinds=TIMES, runs=12, quick_runs=1, rows=rows, draw=draw, wants=WANTS)

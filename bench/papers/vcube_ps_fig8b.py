@@ -13,8 +13,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from bench.papers.figure import Figure, Lab, Measures, Row, measured
-from bench.papers.vcube_ps_churn import KINDS, MINUTE, PART, SRPT, VCUBE_PS, Point, batches, latency, measure, strangers
-from bench.papers.vcube_ps_setting import CHARGED
+from bench.papers.vcube_ps_churn import MINUTE, PART, SRPT, VCUBE_PS, WANTS, Point, batches, latency, measure, strangers
+from bench.papers.vcube_ps_setting import CHARGED, TIMES
 from peer.trace import QUEUE
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def rows(lab: Lab) -> list[Row]:
 
 def _waits(measures: Measures) -> list[float]:
     """Of the nodes that sent anything."""
-    return [each["queue"] for each in measures["per_node"] if each["queue"] is not None]
+    return [each["queue"] for each in measures["queues"]]
 
 
 def draw(axes: Axes, rows: Sequence[Row]) -> None:
@@ -76,4 +76,4 @@ def draw(axes: Axes, rows: Sequence[Row]) -> None:
     axes.set_ylabel("ms to a subscriber, mean")
 
 
-FIGURE = Figure(kinds=(*KINDS, QUEUE), runs=RUNS, quick_runs=1, rows=rows, draw=draw, wants=("single_root", "batches", "nodes"))
+FIGURE = Figure(kinds=(*TIMES, QUEUE), runs=RUNS, quick_runs=1, rows=rows, draw=draw, wants=(*WANTS, "queues"))

@@ -22,7 +22,7 @@ from peer.latency import VCubePS
 from peer.trace import DELIVER, DROP, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
 
 KINDS = (PUBLISH, SEND, DROP, RECEIVE, DUPLICATE, DELIVER, JOINED, LEAVE, NODE_DOWN)  # of most figures: one run serves several
-TIMES = (PUBLISH, RECEIVE, DUPLICATE, DELIVER, JOINED, LEAVE, NODE_DOWN)  # where nobody asks for copies
+TIMES = (PUBLISH, RECEIVE, DUPLICATE, JOINED, LEAVE, NODE_DOWN)  # all that `bench.spark.single_root` needs for times
 WANTS = ("single_root",)
 RUNS = 40
 QUICK_RUNS = 5

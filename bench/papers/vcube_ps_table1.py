@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from bench.papers.figure import Figure, Lab, Measures, Row, measured
 from bench.papers.vcube_ps_fig5 import SRPT, VCUBE_PS, Point, scenario
-from bench.papers.vcube_ps_setting import CHARGED, FREE, ONCE, RUNS, TIMES, measured_at
-from peer.trace import QUEUE
+from bench.papers.vcube_ps_setting import CHARGED, FREE, ONCE, RUNS, measured_at
+from peer.trace import DUPLICATE, PUBLISH, QUEUE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +50,7 @@ def rows(lab: Lab) -> list[Row]:
     for point, runs in measured_at(lab, points, scenario).items():
         found += _rows(point, runs, judged=not lab.quick)
         if point.system == SRPT:
-            mean = [max(each["queue"] or 0.0 for each in measures["per_node"]) for measures in runs]
+            mean = [max(each["queue"] for each in measures["queues"]) for measures in runs]
             program = None if lab.quick else ROOT
             found.append(measured("SRPT, the root, mean", None, mean, ONCE * ROOT, program=program, costs=point.costs))
     return found
@@ -72,7 +72,7 @@ def _rows(point: Point, runs: Sequence[Measures], judged: bool) -> list[Row]:
 
 
 def _binned(measures: Measures, nodes: int) -> Counter[int]:
-    queues = [each["queue"] for each in measures["per_node"] if each["queue"] is not None]
+    queues = [each["queue"] for each in measures["queues"]]
     counts = Counter(sum(queue > limit for limit in BINS) for queue in queues)
     counts[0] += nodes - len(queues)
     return counts
@@ -90,4 +90,5 @@ def draw(axes: Axes, rows: Sequence[Row]) -> None:
     axes.set_ylabel("nodes")
 
 
-FIGURE = Figure(kinds=(*TIMES, QUEUE), runs=RUNS, quick_runs=QUICK_RUNS, rows=rows, draw=draw, wants=("nodes",))
+KINDS = (PUBLISH, DUPLICATE, QUEUE)  # a duplicate tells that the step before it was to the root
+FIGURE = Figure(kinds=KINDS, runs=RUNS, quick_runs=QUICK_RUNS, rows=rows, draw=draw, wants=("queues", "alone"))

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from bench.spark import band, latency, overlay, picture
+from bench.spark import band, delivery, latency, overlay, picture
 from bench.spark import single_root as trees
-from bench.spark.figures import message_figures, run_figures, warnings
+from bench.spark.figures import about, message_figures, run_figures, warnings
 from bench.spark.gather import Facts, figure_groups, gathered, groups
 from bench.spark.session import cause
 from bench.spark.sources import load_runs
@@ -39,45 +39,63 @@ def figures(
     graph: bool = False,
     held: bool = False,
     single_root: bool = False,
-    nodes: bool = False,
     batches: bool = False,
+    nodes: bool = False,
+    queues: bool = False,
+    false_positives: bool = False,
+    alone: bool = False,
 ) -> list[dict[str, Any]]:
     """The figures of each run, in the order of the folders.
 
     With `messages` an entry has `per_message`, in order of publication; with `graph` it has `overlay`, of the last instant; with
     `held` it has `held`, of the times from reception to delivery, None where nothing was delivered; with
-    `single_root`, `nodes` and `batches` what `bench.spark.single_root` makes of the run, of each node, of parts of the run.
+    `single_root`, `batches`, `nodes` and `queues` what `bench.spark.single_root` makes of the run, of parts of it, and of each
+    node (`per_node`, `queues`).
+
+    `alone` leaves out whatever is not asked for by name, which is most of the cost; `false_positives` can be.
     """
     with _told(), gathered(load_runs(spark, directories)) as known:
-        found = run_figures(known, figure_groups(known))
-        by_number = {entry["run"]: entry for entry in found}
+        found = [about(run) for run in known.traces.about] if alone else run_figures(known, figure_groups(known))
         if messages:
             for entry in found:
                 entry["per_message"] = []
             for row in message_figures(known, SHOWN * len(found)):
-                by_number[row.pop("run")]["per_message"].append(row)
+                found[row.pop("run")]["per_message"].append(row)
         if graph:
-            for frame_row in overlay.quality(known.quiet, count=1).collect():
-                by_number[frame_row.run]["overlay"] = frame_row.asDict()
+            _add(found, "overlay", overlay.quality(known.quiet, count=1))
         if held:
-            for entry in found:
-                entry["held"] = None
-            for frame_row in latency.holding(known.pairs).collect():
-                by_number[frame_row.run]["held"] = frame_row.asDict()
-        if single_root:
-            for frame_row in trees.summary(known).collect():
-                by_number[frame_row.run]["single_root"] = frame_row.asDict()
-        if batches:
-            for entry in found:
-                entry["batches"] = []
-            for frame_row in trees.batches(known).orderBy("run", "batch").collect():
-                by_number[frame_row.run]["batches"].append(frame_row.mean_ms)
-        if nodes:
-            for entry in found:
-                entry["per_node"] = []
-            for frame_row in trees.nodes(known).orderBy("run", "node").collect():
-                by_number[frame_row.run]["per_node"].append(frame_row.asDict())
+            _add(found, "held", latency.holding(known.pairs))
+        if single_root or batches or nodes or queues or (alone and false_positives):
+            reached = trees.messages(known)
+            if single_root:
+                _add(found, "single_root", trees.summary(known, reached))
+            if batches:
+                _add_lists(found, "batches", trees.batches(reached).orderBy("run", "batch"))
+                for entry in found:
+                    entry["batches"] = [part["mean_ms"] for part in entry["batches"]]
+            if nodes:
+                _add_lists(found, "per_node", trees.nodes(known, reached).orderBy("run", "node"))
+            if queues:
+                _add_lists(found, "queues", trees.queues(known, reached).orderBy("run", "node"))
+            if alone and false_positives:
+                for told in delivery.false_positives(reached).collect():
+                    found[told.run]["false_positives"] = told.false_positives
         return found
+
+
+def _add(found: Sequence[dict[str, Any]], name: str, frame: DataFrame) -> None:
+    """One row a run at most; None where a run has none."""
+    for entry in found:
+        entry[name] = None
+    for row in frame.collect():
+        found[row.run][name] = row.asDict()
+
+
+def _add_lists(found: Sequence[dict[str, Any]], name: str, frame: DataFrame) -> None:
+    for entry in found:
+        entry[name] = []
+    for row in frame.collect():
+        found[row.run][name].append(row.asDict())
 
 
 def analyze(

@@ -7,6 +7,7 @@ by time only, never by their order, so nothing here depends on how Spark cuts a 
     rows -> publishes    one row a message
     rows -> pairs        one row a message and node that received or delivered it: the large one, made in one pass
     pairs -> per_message one row a message again, with all that its figures need
+    rows -> arrivals     one row a copy that came: nothing is grouped or moved, so it costs a tenth of `pairs`
 
 Topics and messages are carried as small numbers (`topic`, named in `topics`, and `number`, of `publishes`) that no two
 runs share: a string in every pair would cost more than the rest of it, and a key of one int or two is the quickest there
@@ -21,7 +22,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from bench.spark.spread import MOST
-from peer.trace import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
+from peer.trace import DELIVER, DROP, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
@@ -133,6 +134,22 @@ def _judged(first: DataFrame, stays: DataFrame) -> DataFrame:
     judged = joined_from(joined_from(first, stays, at, at, "member"), stays, F.col("t"), deadline, "lasting")
     in_time = F.col("lasting") & F.coalesce(F.col("t") + F.col("delivered") <= deadline, F.lit(False))
     return judged.withColumn("in_time", in_time).drop("deadline", "lasting")
+
+
+def arrivals(rows: DataFrame, publishes: DataFrame, stays: DataFrame) -> DataFrame:
+    """run, number, node, publisher, first, after, hops, member: a row for each copy of a message that came to a node.
+
+    `first` tells a `receive` row from a `duplicate`; `after` is microseconds after the publish, and `member` whether the node was
+    joined when it came. Where `pairs` looks for the first row of a node and message, here all count: what writes a trace
+    writes `receive` for the first copy alone, so they are the same where no node is restarted and no clock is wrong.
+    """
+    events = rows.where(F.col("kind").isin(RECEIVE, DUPLICATE)).select(
+        "run", "msg", "node", (F.col("kind") == RECEIVE).alias("first"), F.col("t").alias("at"), "hops"
+    )
+    known = events.join(publishes.select("run", "msg", "number", "publisher", "topic", "t"), ["run", "msg"])
+    judged = joined_from(known, stays, F.col("at"), F.col("at"), "member")
+    after = (F.col("at") - F.col("t")).alias("after")
+    return judged.select("run", "number", "node", "publisher", "first", after, "hops", "member")
 
 
 def joined_from(frame: DataFrame, stays: DataFrame, begin: Column, end: Column, name: str) -> DataFrame:

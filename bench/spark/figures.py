@@ -80,7 +80,6 @@ def message_figures(known: Facts, most: int) -> list[dict[str, Any]]:
 
 
 def _entry(run: Run, found: Mapping[str, Any]) -> dict[str, Any]:
-    scenario = run.manifest.get("scenario", {})
     nothing = {"messages": 0, "deliveries": 0, "control_messages": 0, "payload_messages": 0, "bytes": 0}
     empty = {"latency_ms": dict.fromkeys(TIMES), "reception_ms": dict.fromkeys(TIMES)}
     counted = nothing | empty | {name: value for name, value in found.items() if value is not None}
@@ -90,13 +89,20 @@ def _entry(run: Run, found: Mapping[str, Any]) -> dict[str, Any]:
     untold = () if run.sized else SIZES
     lacking = {name: empty.get(name) for name, kinds in NEEDS.items() if name in untold or not run.wrote(*kinds)}
     return {
+        **about(run),
+        **{name: lacking[name] if name in lacking else counted.get(name) for name in NEEDS},
+        "ci95": {name: _interval(name, counted, lacking) for name in INTERVALS},
+    }
+
+
+def about(run: Run) -> dict[str, Any]:
+    """What is known of it without reading its rows."""
+    scenario = run.manifest.get("scenario", {})
+    return {
         **{"run": run.number, "name": run.name, "trace": str(run.path) if run.path is not None else None},
         **{name: run.manifest.get(name) for name in ("status", "command", "rows", "stack")},
         **{"nodes": scenario.get("nodes"), "seed": run.manifest.get("seed")},
-        **{name: lacking[name] if name in lacking else counted.get(name) for name in NEEDS},
-        "window_s": run.window / SECOND,
-        "trace_hash": run.manifest.get("trace_hash"),
-        "ci95": {name: _interval(name, counted, lacking) for name in INTERVALS},
+        **{"window_s": run.window / SECOND, "trace_hash": run.manifest.get("trace_hash")},
     }
 
 

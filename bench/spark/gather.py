@@ -1,8 +1,9 @@
-"""The facts of some traces, each computed once and kept: what all figures and tables are taken from.
+"""The facts of some traces, each computed once, when somebody asks for it, and kept: what all figures and tables are taken from.
 
-The loud kinds (send, receive, duplicate, deliver, drop) are most rows of a trace and are read three times, for `pairs`,
-`load` and the copies of a message. All other rows are kept. What is small is cut off from how it was made
-(a local checkpoint), because Spark plans a query over the whole of its past, and on a small trace planning is the cost.
+The loud kinds (send, receive, duplicate, deliver, drop, queue) are most rows of a trace and are read again by who needs them:
+`pairs`, `arrivals`, `load`, the copies of a message, the lengths of queues. All other rows are kept. What is small is cut off
+from how it was made (a local checkpoint), because Spark plans a query over the whole of its past, and on a small trace planning
+is the cost.
 Distributions of everything, by run and by topic, hop and time, are one query, and so are the means.
 
 Who wants to follow gives a `step`, which is called after each one with its name and the frame it made; `pairs` is not
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from pyspark.sql import DataFrame
@@ -24,15 +25,15 @@ from pyspark.sql import functions as F
 from bench.spark import delivery, facts, latency, load
 from bench.spark.spread import group_of, histogram, spread, told_apart
 from bench.spark.traces import Traces
-from peer.trace import DELIVER, DROP, DUPLICATE, RECEIVE, SEND
+from peer.trace import DELIVER, DROP, DUPLICATE, QUEUE, RECEIVE, SEND
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 Step: TypeAlias = Callable[[str, DataFrame], None]
 
-LOUD = (SEND, RECEIVE, DUPLICATE, DELIVER, DROP)
-QUIET = ("run", "t", "node", "kind", "topic", "msg", "peer", "copies", "dependencies")
+LOUD = (SEND, RECEIVE, DUPLICATE, DELIVER, DROP, QUEUE)
+QUIET = ("run", "t", "node", "kind", "topic", "msg", "peer", "dependencies")
 PART = 1_000_000  # rows of a trace whose pairs are one task's
 
 # What a group is of, as a number, those of pairs first. `key` is the topic, the hop or the beginning of the stretch of
@@ -42,17 +43,68 @@ NAMES = ("delivery", "reception", "held back", "topic", "hop", "stretch", "barri
 BY = ("run", "what", "key")
 
 
-class Facts(NamedTuple):
-    """The frames of `bench.spark.facts`; `quiet` are the rows that are not loud."""
+class Facts:
+    """The frames of `bench.spark.facts`, each made when it is first asked for; `quiet` are the rows that are not loud."""
 
-    traces: Traces
-    quiet: DataFrame
-    topics: DataFrame
-    publishes: DataFrame
-    stays: DataFrame
-    pairs: DataFrame
-    load: DataFrame
-    per_message: DataFrame
+    def __init__(self, traces: Traces, step: Step) -> None:
+        self.traces = traces
+        self._step = step
+        self._kept: list[DataFrame] = list(traces.held)
+
+    @cached_property
+    def quiet(self) -> DataFrame:
+        return self._held(_quiet_rows(self.traces.rows))
+
+    @cached_property
+    def topics(self) -> DataFrame:
+        topics = facts.topics(self.quiet).localCheckpoint()
+        self._step("quiet", self.quiet)
+        return topics
+
+    @cached_property
+    def publishes(self) -> DataFrame:
+        found = facts.publishes(self.quiet, self.traces.messages, self.traces.runs, self.topics)
+        return self._made("publishes", facts.handy(found))
+
+    @cached_property
+    def stays(self) -> DataFrame:
+        return self._made("stays", facts.handy(facts.stays(self.quiet, self.topics)))
+
+    @cached_property
+    def arrivals(self) -> DataFrame:
+        """The one that is not kept: to read it again costs less."""
+        return facts.arrivals(self.traces.rows, self.publishes, self.stays)
+
+    @cached_property
+    def pairs(self) -> DataFrame:
+        parts = 1 + sum(run.manifest.get("rows", 0) for run in self.traces.about) // PART
+        return self._made("pairs", self._held(facts.pairs(self.traces.rows, self.publishes, self.stays, parts)))
+
+    @cached_property
+    def per_message(self) -> DataFrame:
+        expected, copies = facts.expected(self.publishes, self.stays), facts.copies(self.traces.rows, self.publishes)
+        found = facts.per_message(self.publishes, self.pairs, expected, copies)
+        return self._made("per_message", found.localCheckpoint())
+
+    @cached_property
+    def load(self) -> DataFrame:
+        carried = load.load(self.traces.rows)
+        if unsized := [run.number for run in self.traces.about if not run.sized]:
+            carried = carried.withColumn("bytes", F.when(~F.col("run").isin(unsized), F.col("bytes")))
+        return self._made("load", carried.localCheckpoint())
+
+    def _made(self, name: str, frame: DataFrame) -> DataFrame:
+        self._step(name, frame)
+        return frame
+
+    def _held(self, frame: DataFrame) -> DataFrame:
+        self._kept.append(frame.persist())
+        return frame
+
+    def give_back(self) -> None:
+        """The large frames; Spark forgets the small ones when nobody holds them."""
+        for frame in self._kept:
+            frame.unpersist()
 
 
 class Groups(NamedTuple):
@@ -69,32 +121,11 @@ def _unheeded(name: str, frame: DataFrame) -> None:
 
 @contextmanager
 def gathered(traces: Traces, step: Step = _unheeded) -> Iterator[Facts]:
-    """The two large frames are given back at the end; Spark forgets the small ones when nobody holds them."""
-    quiet = _quiet_rows(traces.rows).persist()
-    topics = facts.topics(quiet).localCheckpoint()
-    step("quiet", quiet)
-    publishes = facts.handy(facts.publishes(quiet, traces.messages, traces.runs, topics))
-    step("publishes", publishes)
-    stays = facts.handy(facts.stays(quiet, topics))
-    step("stays", stays)
-    parts = 1 + sum(run.manifest.get("rows", 0) for run in traces.about) // PART
-    pairs = facts.pairs(traces.rows, publishes, stays, parts).persist()
-    step("pairs", pairs)
-    expected, copies = facts.expected(publishes, stays), facts.copies(traces.rows, publishes)
-    per_message = facts.per_message(publishes, pairs, expected, copies).localCheckpoint()
-    step("per_message", per_message)
-    carried = load.load(traces.rows)
-    if unsized := [run.number for run in traces.about if not run.sized]:
-        carried = carried.withColumn("bytes", F.when(~F.col("run").isin(unsized), F.col("bytes")))
-    carried = carried.localCheckpoint()
-    step("load", carried)
+    known = Facts(traces, step)
     try:
-        yield Facts(traces, quiet, topics, publishes, stays, pairs, carried, per_message)
+        yield known
     finally:
-        pairs.unpersist()
-        quiet.unpersist()
-        for frame in traces.held:
-            frame.unpersist()
+        known.give_back()
 
 
 def _quiet_rows(rows: DataFrame) -> DataFrame:
@@ -111,13 +142,14 @@ def figure_groups(known: Facts) -> Groups:
 
 def groups(known: Facts, step: Step = _unheeded) -> Groups:
     """Everything that is shown."""
+    per_message, carried = known.per_message, known.load  # first: who follows the steps wants each by itself
     stretches = delivery.stretches(known.publishes).localCheckpoint()
     keys = {TOPIC: F.col("topic"), STRETCH: F.col("stretch")}
-    means = _kept(_begun(_means(delivery.placed(known.per_message, stretches), keys), stretches))
+    means = _kept(_begun(_means(delivery.placed(per_message, stretches), keys), stretches))
     step("means", means)
     keyed = {what: (key, latency.delivery()) for what, key in (keys | {HOP: F.col("hops")}).items()}
     of_pairs = _grouped(delivery.placed(known.pairs, stretches), _of_run() | keyed)
-    of_nodes = _grouped(known.load, {LOAD + place: (F.lit(0), F.col(what)) for place, what in enumerate(load.WHAT)})
+    of_nodes = _grouped(carried, {LOAD + place: (F.lit(0), F.col(what)) for place, what in enumerate(load.WHAT)})
     spreads = _kept(_begun(told_apart(spread([of_pairs, of_nodes.unionAll(_of_quiet(known))])), stretches))
     step("spreads", spreads)
     bins = _kept(told_apart(histogram([_grouped(known.pairs, _of_run()), of_nodes], spreads)))
@@ -154,7 +186,7 @@ def _of_quiet(known: Facts) -> DataFrame:
     frames = {
         BARRIER: known.publishes.select("run", latency.barrier().alias("value")),
         SUBSCRIPTION: latency.subscription(known.quiet),
-        WAITING: load.queues(known.quiet),
+        WAITING: load.queues(known.traces.rows),
     }
     return reduce(DataFrame.unionAll, (_grouped(frame, {what: (F.lit(0), F.col("value"))}) for what, frame in frames.items()))
 

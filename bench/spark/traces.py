@@ -28,7 +28,7 @@ from peer.machine import SECOND
 from peer.trace import SCHEMA
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 PLACE = "^[a-z]+:/*(.*)/"  # the folder of a file: Spark writes one slash after the scheme, or three
 INT = 1 << 31
@@ -205,7 +205,7 @@ def _check_numbers(folder: Path, parts: Sequence[Path], manifest: dict[str, Any]
 
 
 def _check_footers(folder: Path, parts: Sequence[Path], ddl: str) -> int:
-    wanted = {name: _TYPES[type_] for name, type_ in (column.split() for column in ddl.split(", "))}
+    wanted = {name: _TYPES[type_] for name, type_ in _columns(ddl)}
     rows = 0
     for part in parts:
         try:
@@ -218,6 +218,10 @@ def _check_footers(folder: Path, parts: Sequence[Path], ddl: str) -> int:
                 raise UsageError(f"{part} has not the columns of schema {SCHEMA}: {_differences(found, wanted)}")
             rows += footer.metadata.num_rows
     return rows
+
+
+def _columns(ddl: str) -> list[list[str]]:
+    return [column.split() for column in ddl.split(", ")]
 
 
 def _type_name(type_: pa.DataType) -> str:
@@ -316,12 +320,20 @@ def _read(spark: SparkSession, folders: Sequence[Path], pattern: str, ddl: str) 
     """All folders, with the number of each in `run`.
 
     A few are scans of their own, whose number is a constant to Spark and costs nothing. With many, planning them would
-    cost more than reading: they are one scan, and a file tells by its name which run it is of.
+    cost more than reading: they are one scan, and a file tells by its name which run it is of. That costs more than to read a
+    row; but where the folders are `run=0` and on, side by side, Spark takes them for partitions, and it is a constant again.
     """
 
     def scan(*which: Path) -> DataFrame:
-        return spark.read.schema(ddl).option("pathGlobFilter", pattern).parquet(*map(location, which))
+        return reader(ddl).parquet(*map(location, which))
 
+    def reader(columns: str) -> DataFrameReader:
+        return spark.read.schema(columns).option("pathGlobFilter", pattern)
+
+    parent, *places = (folders[0].resolve().parent, *(folder.resolve() for folder in folders))
+    if places == [parent / f"run={number}" for number in range(len(places))]:
+        scanned = reader(f"{ddl}, run int").option("basePath", f"file:{parent}").parquet(*map(location, places))
+        return scanned.select("run", *(name for name, _ in _columns(ddl)))
     if len(folders) > FEW:
         return _numbered(scan(*folders), [scan(folder) for folder in folders])
     frames = [scan(folder).select(F.lit(number).cast("int").alias("run"), "*") for number, folder in enumerate(folders)]

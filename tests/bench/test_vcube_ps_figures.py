@@ -127,9 +127,7 @@ def test_beyond_a_thousand_nodes_nothing_is_judged() -> None:
 
 def queues(each: Scenario) -> dict[str, Any]:
     """Half of the nodes send nothing; the root has much to send."""
-    several = [{"node": node, "mean_ms": 1.0, "queue": 1.5 if node % 2 else None} for node in range(each.nodes)]
-    several[0]["queue"] = 4_600.0
-    return {"per_node": several}
+    return {"queues": [{"node": node, "queue": 1.5 if node else 4_600.0} for node in (0, *range(1, each.nodes, 2))]}
 
 
 def test_nodes_are_counted_by_the_mean_length_of_their_queue() -> None:
@@ -154,7 +152,7 @@ def test_many_topics_have_a_root_each_and_their_rise_is_judged() -> None:
 def test_brokers_and_those_who_hang_on_them_are_told_apart() -> None:
     def answer(each: Scenario) -> dict[str, Any]:
         group = int(each.router.get("group", 1))
-        timed = [{"node": node, "mean_ms": 100.0 if node % group == 0 else 160.0, "queue": None} for node in range(each.nodes)]
+        timed = [{"node": node, "mean_ms": 100.0 if node % group == 0 else 160.0} for node in range(each.nodes)]
         return {"single_root": {"mean_ms": 200.0}, "per_node": timed}
 
     told, asked = lab(True, answer=answer)
@@ -213,8 +211,7 @@ def test_a_discussion_in_the_simulator_has_the_barriers_of_the_program() -> None
 def swapped(each: Scenario) -> dict[str, Any]:
     """Twice as slow where somebody changes places."""
     mean = 600.0 if each.churn.swaps else 300.0
-    queues = [{"node": node, "mean_ms": mean, "queue": None if node else 2.0} for node in range(3)]
-    return {"batches": [mean - 10, mean + 10], "false_positives": 0.02, "per_node": queues}
+    return {"batches": [mean - 10, mean + 10], "false_positives": 0.02, "queues": [{"node": 0, "queue": 2.0}]}
 
 
 def test_churn_is_held_against_the_same_run_without_it() -> None:

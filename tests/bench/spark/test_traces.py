@@ -173,11 +173,15 @@ def test_a_jump_inside_a_part_is_seen_too(tmp_path: Path) -> None:
     assert "by 7e-06 s on node 1" in look(at_times(tmp_path / "t", (8, 1), (1, 1))).warnings[0]
 
 
-def test_many_runs_in_one_scan_are_told_apart(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("sign", [" ", "="])
+def test_many_runs_in_one_scan_are_told_apart(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sign: str
+) -> None:
+    """By names of any kind, and by those that Spark takes for partitions."""
     monkeypatch.setattr(traces, "FEW", 1)
     base = tmp_path / "with [odd] {names} é %20"
-    for seed in (1, 2, 3):
-        run(Scenario(nodes=12, seed=seed, workload=Workload(messages=seed)), trace=base / f"run {seed}")
+    for number in range(3):
+        run(Scenario(nodes=12, seed=number, workload=Workload(messages=number + 1)), trace=base / f"run{sign}{number}")
     rows = load_traces(spark, [base]).rows.where("kind = 'publish'").groupBy("run").count().collect()
     assert {row.run: row["count"] for row in rows} == {0: 1, 1: 2, 2: 3}
 
