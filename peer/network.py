@@ -265,7 +265,9 @@ class Network:
 
     def look(self, node: SimNode, now: bool = False) -> None:
         """Forget of a line what has left before this moment, and what leaves `now`, if that is over."""
-        line, until = node.uplink.line, self.sim.now + now
+        if node._uplink is None:
+            return
+        line, until = node._uplink.line, self.sim.now + now
         while line and line[0][0] < until:
             left = line.popleft()
             left[1].queued -= left[3]
@@ -289,7 +291,7 @@ class Network:
     def strand(self, node: SimNode, half: Half | None = None) -> None:
         """What waits for this half, or for any of a node that crashed, never leaves; its turn passes all the same."""
         self.look(node)
-        for _, other, port, _, entry in list(node.uplink.line):
+        for _, other, port, _, entry in list(node._uplink.line) if node._uplink is not None else ():
             if (half is None or other is half) and entry[0] > self.sim.now and self.calendar.remove(entry):
                 self.sim.links.dropped(node, other.target.id, port, entry[3], "no link")
 
@@ -297,6 +299,9 @@ class Network:
         """By lanes, as bytes take their time."""
         size = node.envs[port].size(msg)
         cost = round(size * self.byte_time)
+        if cost == 0:
+            self._carry(node, half, port, msg)
+            return
         if not self._admits(node, half, port, msg, size):
             return
         uplink, queued = node.uplink, (half, port, msg, size, cost)

@@ -127,8 +127,8 @@ class Simulator:
 
     def _crash_uplink(self, node: SimNode) -> None:
         """A crash flushes nothing: links that were closing after their data are found out like the others."""
+        self.network.strand(node)
         if node._uplink is not None:
-            self.network.strand(node)
             for half in node._uplink.closing:
                 self.at(self.now + self.detection, self.links.lost, half.target, half.twin, "timeout")
             node._uplink.closing.clear()
