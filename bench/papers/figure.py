@@ -53,7 +53,7 @@ Begin: TypeAlias = "Callable[[int, Scenario, Path], Future[None]]"
 Judged: TypeAlias = Literal["near", "least", "most", "no"]
 
 CONFIDENCE = 0.99
-MOST_RUNS = 100  # a call of Spark costs ten seconds and more however little it reads
+MOST_RUNS = 100  # a call of Spark costs some seconds however little it reads
 MOST_ROWS = 8_000_000
 MOST_SECONDS = 300.0
 

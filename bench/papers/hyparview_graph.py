@@ -60,5 +60,5 @@ def draw(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 FIGURE = Figure(
-    kinds=(NODE_UP, NODE_DOWN, NEIGHBOR_UP, NEIGHBOR_DOWN), runs=1, quick_runs=1, rows=rows, draw=draw, wants=("graph",)
+    kinds=(NODE_UP, NODE_DOWN, NEIGHBOR_UP, NEIGHBOR_DOWN), runs=1, quick_runs=1, rows=rows, draw=draw, wants=("graph", "alone")
 )

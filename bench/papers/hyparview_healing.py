@@ -65,5 +65,5 @@ def draw(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 FIGURE = Figure(
-    kinds=(PUBLISH, DELIVER, JOINED, LEAVE, NODE_DOWN), runs=1, quick_runs=1, rows=rows, draw=draw, wants=("messages",)
+    kinds=(PUBLISH, DELIVER, JOINED, LEAVE, NODE_DOWN), runs=1, quick_runs=1, rows=rows, draw=draw, wants=("messages", "alone")
 )

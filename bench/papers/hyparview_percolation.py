@@ -73,5 +73,5 @@ def draw(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 FIGURE = Figure(
-    kinds=(PUBLISH, DELIVER, JOINED, LEAVE, NODE_DOWN), runs=2, quick_runs=2, rows=rows, draw=draw, wants=("messages",)
+    kinds=(PUBLISH, DELIVER, JOINED, LEAVE, NODE_DOWN), runs=2, quick_runs=2, rows=rows, draw=draw, wants=("messages", "alone")
 )

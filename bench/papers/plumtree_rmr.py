@@ -83,5 +83,5 @@ FIGURE = Figure(
     quick_runs=1,
     rows=rows,
     draw=draw,
-    wants=("messages",),
+    wants=("messages", "alone"),
 )

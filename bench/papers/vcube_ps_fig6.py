@@ -149,5 +149,5 @@ FIGURE = Figure(
     quick_runs=QUICK_RUNS,
     rows=rows,
     draw=draw,
-    wants=("messages", "held"),
+    wants=("messages", "held", "alone"),
 )
