@@ -49,10 +49,14 @@ def first(i: int, s: int, members: int) -> int | None:
     return place
 
 
+def heads(i: int, h: int, members: int) -> list[int | None]:
+    """The first member of each cluster up to h, from the nearest cluster on; None where nobody is."""
+    return [first(i, s, members) for s in range(1, h + 1)]
+
+
 def children(i: int, h: int, members: int) -> list[int]:
-    """CHILDREN(i, t, h): the first member of each cluster up to h, from the nearest cluster on."""
-    found = (first(i, s, members) for s in range(1, h + 1))
-    return [child for child in found if child is not None]
+    """CHILDREN(i, t, h) of the paper."""
+    return [child for child in heads(i, h, members) if child is not None]
 
 
 def nearest(place: int, members: int) -> int | None:

@@ -8,28 +8,25 @@ all of these have. Members are the topic's subscribers, or all nodes for a SUB. 
 - a copy of a message that is known is acknowledged at once or with the first; where it asks for clusters that the first did not,
   these are served too.
 
-Who is first in which cluster is looked up once for a topic, until somebody comes or goes.
-
 Bounds: TASKS under way, of which the oldest of others goes, acknowledged as it is; PLACES standings gathered for each; KNOWN ids,
-the oldest of which go; HEADS topics whose heads are remembered; one timer.
+the oldest of which go; one timer; those of `heads`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import NamedTuple
 
-from overlays.vcube.cube import PLACES, cluster, first, run
+from overlays.vcube.cube import PLACES, cluster
 from overlays.vcube.machine import VCube
 from peer.machine import Env, MessageId, Peer, Timer
 from pubsub.vcube_ps.config import VCubePSConfig
+from pubsub.vcube_ps.heads import Heads
 from pubsub.vcube_ps.messages import Ack, Change, Pub, Standing, Sub, fitting
 from pubsub.vcube_ps.views import Views
 
 TASKS = 4_096
 KNOWN = 1 << 16
-HEADS = 256
 
 CLUSTER = attrgetter("cluster")
 
@@ -64,14 +61,6 @@ class Task:
         self.gathered: dict[Peer, Standing] = {}
 
 
-class Heads(NamedTuple):
-    """The first member of each cluster of this node's place, from cluster 1 on; None where nobody is."""
-
-    members: int
-    version: int
-    first: list[Peer | None]
-
-
 class Broadcasts:
     """`finished` hears of each message of this node's own that all have acknowledged, or that nobody will any more."""
 
@@ -79,13 +68,13 @@ class Broadcasts:
         self, env: Env, overlay: VCube, views: Views, config: VCubePSConfig, finished: Callable[[str, MessageId], None]
     ) -> None:
         self.tasks: dict[MessageId, Task] = {}
+        self.heads = Heads(overlay)
         self.known: dict[MessageId, int] = {}  # up to which cluster this node has served it
         self._env = env
         self._overlay = overlay
         self._views = views
         self._config = config
         self._finished = finished
-        self._heads: dict[tuple[str, type], Heads] = {}
         self._timer: Timer | None = None
 
     def stop(self) -> None:
@@ -177,48 +166,17 @@ class Broadcasts:
         begun, message = task.height, task.message
         task.height = max(height, begun)
         self.known[message.id] = task.height
-        for s, peer in enumerate(self._first(message)[begun:height], begun + 1):
+        heads = self.heads.of(message.topic, type(message), self._members(message))
+        for s, peer in enumerate(heads[begun:height], begun + 1):
             if peer == message.id.source:
                 self._send(task, s, self._others(message))
             elif peer is not None and peer not in task.waiting:
                 self._hand(task, peer, s)
         self._settle(task)
 
-    def _first(self, message: Pub | Change) -> list[Peer | None]:
-        """Of each cluster, be it the source or not."""
-        members, version, key = self._members(message), self._overlay.version, (message.topic, type(message))
-        heads = self._heads.get(key)
-        if heads is not None and heads.version == version:
-            if heads.members == members:
-                return heads.first
-            known, changed = heads.first, heads.members ^ members
-        else:
-            known, changed = [None] * self._overlay.dimension, -1
-        if len(self._heads) >= HEADS:
-            self._heads.clear()
-        heads = self._heads[key] = Heads(members, version, self._look_up(members, known, changed))
-        return heads.first
-
-    def _look_up(self, members: int, known: list[Peer | None], changed: int) -> list[Peer | None]:
-        """Clusters where nothing `changed` have the first that is known."""
-        overlay, me, found = self._overlay, self._env.me, []
-        for s, before in enumerate(known if overlay.index is not None else (), 1):
-            assert overlay.index is not None
-            if run(overlay.index, s, changed):
-                place = first(overlay.index, s, members)
-                peer = overlay.roll.peer(place) if place is not None else None
-                found.append(peer if peer != me else None)
-            else:
-                found.append(before)
-        return found
-
     def _send(self, task: Task, s: int, members: int) -> None:
-        index = self._overlay.index
-        child = first(index, s, members) if index is not None else None
-        if child is None:
-            return
-        peer = self._overlay.roll.peer(child)
-        if peer != self._env.me and peer not in task.waiting:
+        peer = self.heads.first(s, members)
+        if peer is not None and peer not in task.waiting:
             self._hand(task, peer, s)
 
     def _hand(self, task: Task, peer: Peer, s: int) -> None:

@@ -19,7 +19,7 @@ from typing import ClassVar
 import msgspec
 
 from overlays.overlay import Overlay
-from overlays.vcube.cube import DIMENSION, children
+from overlays.vcube.cube import DIMENSION
 from overlays.vcube.machine import VCube
 from overlays.vcube.messages import Member
 from peer.errors import PeerError, UsageError
@@ -461,12 +461,10 @@ class Trees(Router):
     def _settle_links(self) -> None:
         """The children of this node in any tree are the first of each of its clusters."""
         self.settling = None
-        index, roll = self.cube.index, self.cube.roll
         wanted: dict[Peer, None] = {}
-        for topic in self._topics()[:HOLDS] if index is not None else ():
-            assert index is not None
-            wanted |= dict.fromkeys(map(roll.peer, children(index, self.cube.dimension, self.views.subscribers(topic))))
-        wanted.pop(self.env.me, None)
+        for topic in self._topics()[:HOLDS]:
+            heads = self.broadcasts.heads.of(topic, Pub, self.views.subscribers(topic))
+            wanted |= dict.fromkeys(peer for peer in heads if peer is not None)
         gone, new = [peer for peer in self.held if peer not in wanted], [peer for peer in wanted if peer not in self.held]
         self.held = wanted
         for peer in gone:

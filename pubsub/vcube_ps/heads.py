@@ -1,0 +1,68 @@
+"""Who is first in each cluster of this node's place, remembered for each topic until somebody comes or goes.
+
+To whom a message goes is a function of the members, but one that looks at a set of all places for each cluster; and nearly
+always the members are those of the message before.
+Bounds: HEADS topics, each for some kinds of messages; beyond that all are looked up anew.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from overlays.vcube.cube import cluster, first, heads, places
+from overlays.vcube.machine import VCube
+from peer.machine import Peer
+
+HEADS = 256
+
+
+class Known(NamedTuple):
+    """As of one set of members and one version of the roll, which says who has which place."""
+
+    members: int
+    version: int
+    peers: list[Peer | None]
+
+
+class Heads:
+    def __init__(self, overlay: VCube) -> None:
+        self._overlay = overlay
+        self._known: dict[tuple[str, type], Known] = {}
+
+    def of(self, topic: str, kind: type, members: int) -> list[Peer | None]:
+        """From cluster 1 on; None where nobody is. `kind` is the message's: each kind of a topic has members of its own."""
+        key, version = (topic, kind), self._overlay.version
+        known = self._known.get(key)
+        if known is not None and known.version == version:
+            if known.members == members:
+                return known.peers
+            peers = self._mended(known, members)
+        else:
+            peers = self._looked_up(members)
+        if len(self._known) >= HEADS:
+            self._known.clear()
+        self._known[key] = Known(members, version, peers)
+        return peers
+
+    def first(self, s: int, members: int) -> Peer | None:
+        """Of one cluster."""
+        index = self._overlay.index
+        return self._peer(first(index, s, members)) if index is not None else None
+
+    def _looked_up(self, members: int) -> list[Peer | None]:
+        index = self._overlay.index
+        found = heads(index, self._overlay.dimension, members) if index is not None else []
+        return [self._peer(place) for place in found]
+
+    def _mended(self, known: Known, members: int) -> list[Peer | None]:
+        """Anew in the clusters of those that came or went."""
+        peers, index = list(known.peers), self._overlay.index
+        for place in places(known.members ^ members) if index is not None else ():
+            s = cluster(index, place)  # type: ignore[arg-type]
+            if 0 < s <= len(peers):
+                peers[s - 1] = self.first(s, members)
+        return peers
+
+    def _peer(self, place: int | None) -> Peer | None:
+        peer = self._overlay.roll.peer(place) if place is not None else None
+        return peer if peer != self._overlay.env.me else None
