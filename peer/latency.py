@@ -154,7 +154,7 @@ class VCubePS(Model, frozen=True, tag="vcube-ps"):
         longest = _us(self.t_pp)
         if self.setting == "paper":
             return repeat(longest + _us(self.t_pc))
-        return _in_blocks(lambda: rng.choices((longest - MS, longest), k=BLOCK))
+        return _in_blocks(lambda: rng.choices((max(0, longest - MS), longest), k=BLOCK))
 
     @property
     def dials(self) -> bool:

@@ -2,7 +2,8 @@
 
 A link is two `Half`s, one a direction. A half is reliable and FIFO, as TCP is: a copy arrives at the later of its own
 draw and the arrival before it. With a draw a send the FIFO clock is the sender's, so that all copies of one send share
-one queue entry. Loss, cuts and closed ends are judged a copy at a time, when its entry is opened.
+one queue entry. What waits in plain order at a busy sender has its place on the link from the sending on. Loss, cuts and closed
+ends are judged a copy at a time, when its entry is opened.
 
 What troubles a half is one value, None on a healthy one (`peer.sim_faults`): that is all that the fast path looks at.
 Bounds: an uplink holds at most `queue` bytes a link (see `peer.machine.admit`).
@@ -114,11 +115,11 @@ class Uplink:
     __slots__ = ("closing", "lanes", "leaving", "line", "waiting")
 
     def __init__(self) -> None:
+        self.closing: dict[Half, str] = {}
+        self.line: deque[Lined] = deque()  # in plain order; the rest is for lanes
         self.lanes: tuple[deque[Queued], ...] = tuple(deque() for _ in Lane)
         self.leaving: Queued | None = None  # the copy that is being sent now; nothing overtakes it, and without one nothing waits
         self.waiting = 0
-        self.line: deque[Lined] = deque()
-        self.closing: dict[Half, str] = {}
 
 
 class Network:
@@ -141,7 +142,7 @@ class Network:
         one_at_a_time = self.in_order or bool(self.byte_time)
         self.counts: Counter[str] = Counter()
         self.faults = Faults(self)
-        # one copy, when its turn has come or at once
+        # one copy, in its turn or at once
         self.post = self._line_up if self.in_order else self._queue if self.byte_time else self._carry
         plain = stream is not None and not one_at_a_time
         self.post_all = self._post_each if not plain else self._post_shared if self.shared_clock else self._post_copies
@@ -193,11 +194,7 @@ class Network:
             delay = round(delay * trouble.factor) + trouble.extra
             if back := self._held_back(trouble):
                 return leaves + delay + back
-        t = leaves + delay
-        if not self.shared_clock and t > half.clock:
-            half.clock = t
-            return t
-        return self.in_turn(node, half, t)
+        return self.in_turn(node, half, leaves + delay)
 
     def _held_back(self, trouble: Trouble) -> int:
         """How long a reordering fault keeps a copy, so that others overtake it."""
@@ -263,17 +260,17 @@ class Network:
         if self.sim.samples:
             self.sim.sampled(node, msg, len(line))
 
-    def look(self, node: SimNode, now: bool = False) -> None:
-        """Forget of a line what has left before this moment, and what leaves `now`, if that is over."""
+    def look(self, node: SimNode, until: int | None = None) -> None:
+        """Forget of a line what has left before this moment, or another."""
         if node._uplink is None:
             return
-        line, until = node._uplink.line, self.sim.now + now
+        line, until = node._uplink.line, self.sim.now if until is None else until
         while line and line[0][0] < until:
             left = line.popleft()
             left[1].queued -= left[3]
 
     def _left(self, node: SimNode, half: Half) -> None:
-        self.look(node, now=True)
+        self.look(node, self.sim.now + 1)
         if not half.queued:
             self._emptied(node, half)
 
@@ -291,7 +288,9 @@ class Network:
     def strand(self, node: SimNode, half: Half | None = None) -> None:
         """What waits for this half, or for any of a node that crashed, never leaves; its turn passes all the same."""
         self.look(node)
-        for _, other, port, _, entry in list(node._uplink.line) if node._uplink is not None else ():
+        if node._uplink is None:
+            return
+        for _, other, port, _, entry in list(node._uplink.line):
             if (half is None or other is half) and entry[0] > self.sim.now and self.calendar.remove(entry):
                 self.sim.links.dropped(node, other.target.id, port, entry[3], "no link")
 
@@ -305,7 +304,7 @@ class Network:
         if not self._admits(node, half, port, msg, size):
             return
         uplink, queued = node.uplink, (half, port, msg, size, cost)
-        half.queued += size or 1
+        half.queued += size
         uplink.waiting += 1
         if uplink.leaving is not None:
             uplink.lanes[msg.lane].append(queued)
@@ -326,7 +325,7 @@ class Network:
         assert uplink.leaving is not None
         half, port, msg, size, _ = uplink.leaving
         uplink.waiting -= 1
-        half.queued -= size or 1
+        half.queued -= size
         if (node.up and node.links.get(half.target.id) is half) or half in uplink.closing:
             self._carry(node, half, port, msg)
         else:

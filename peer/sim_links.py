@@ -312,9 +312,11 @@ class Links:
         if self.sim.tracer is not None:
             topic, known = about(plain)
             self.sim.tracer.emit(self.sim.now, node.id, DROP, topic, known, peer, None, 1, None, plain.lane, reason)
+        if not node.up:
+            return
         if isinstance(msg, Parcel) and msg.role == "ask":
             self.sim.at(self.sim.now, node.envs[port].failed, msg.number, reason)
-        elif node.up and not (isinstance(msg, Parcel) and msg.role == "refuse"):
+        elif not (isinstance(msg, Parcel) and msg.role == "refuse"):
             self.sim.at(self.sim.now, self._tell_dropped, node, peer, port, plain)
 
     def _tell_dropped(self, node: SimNode, peer: Peer, port: int, msg: Message) -> None:

@@ -32,10 +32,8 @@ def check_ids(me: Peer | None, keys: Iterable[MessageId]) -> None:
             raise PeerError("an id with a number that no node counts to")
 
 
-def check_order(order: OrderHeader | None) -> None:
+def check_order(order: OrderHeader) -> None:
     """Whether its dependencies are peers of this node's kind, the order that waits for them judges."""
-    if order is None:
-        return
     if not (0 <= order.epoch <= NUMBER and 0 <= order.sequence <= NUMBER):
         raise PeerError("an order with a number that no node counts to")
     check_ids(None, order.dependencies)

@@ -153,7 +153,7 @@ class Router(Machine):
     def _received(self, sender: Peer, publication: Publication, hops: int | None = None) -> None:
         """The first copy has come; the router has noted its id already."""
         self.trace(RECEIVE, publication.topic, publication.id, sender, hops)
-        problem = self._problem(publication) if self.signing is not None else None
+        problem = self._problem(publication)
         reason = "too large" if too_large(publication, self.size) else problem
         if reason is not None:
             self._refuse(sender, publication, hops, reason)

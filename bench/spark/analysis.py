@@ -78,6 +78,8 @@ def figures(
             if queues:
                 _add_lists(found, "queues", trees.queues(known, reached).orderBy("run", "node"))
             if alone and false_positives:
+                for entry in found:
+                    entry["false_positives"] = None
                 for told in delivery.false_positives(reached).collect():
                     found[told.run]["false_positives"] = told.false_positives
         return found

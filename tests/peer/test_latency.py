@@ -541,6 +541,20 @@ def test_in_plain_order_the_backlog_is_what_has_not_left_and_drained_tells_when_
     assert [(t - SECOND) // MS for t, *_ in b.got] == [110, 210, 310]
 
 
+def test_a_free_copy_waits_for_no_turn_but_overtakes_nothing_on_its_link() -> None:
+    sim = Simulator(1, VCubePS(t_pp=10.0, t_pc=0.0, t_t=100.0, free=("control",)))
+    hub, others = star(sim, 2)
+    for number in (1, 2):
+        hub.env.send(1, load(number, "payload"))
+    for peer in (1, 2):
+        hub.env.send(peer, Word("free"))
+    sim.run(20 * SECOND)
+    assert [[((t - SECOND) // MS, text) for t, _, text in other.got] for other in others] == [
+        [(110, "payload"), (210, "payload"), (210, "free")],
+        [(10, "free")],
+    ]
+
+
 def test_what_never_left_keeps_its_turn_and_is_dropped_once() -> None:
     rows = Rows()
     sim = Simulator(1, VCubePS(t_pp=10.0, t_pc=0.0, t_t=100.0, free=()), Tracer(observer=rows), detection=50 * MS)
