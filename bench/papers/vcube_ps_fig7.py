@@ -12,6 +12,10 @@ the root of k at node 2k, which leaves odd nodes nothing to hand on, about 2,500
 512 messages a second come to 510 copies a second for each node to send, and as many ACKs: with those charged a node has just more
 to do than it can, and without them half of that. So SRPT acknowledges each copy here too (`acks`): without, it takes 522 units by
 either law (2^11 messages, one run), which is that of a message alone, and the program's 629 cannot be had.
+
+By Zipf's law the most popular topic has an eighth of the messages: by the rates its root has about 1,400 copies and ACKs a second
+to send, where it can send 1,000, and falls behind for as long as messages come. SRPT's rise grows with their number, from 27 %
+with 2^12 to 93 % with 2^14 (two runs), all of them received; the paper's 30.6 % is not met.
 """
 
 from __future__ import annotations
