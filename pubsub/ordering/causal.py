@@ -7,11 +7,12 @@ source publishes comes in its order.
 
 VCube-PS has FIFO reception, so it knows from the first message of a source which ones will never come (`first_rec`). The
 routers here have none, and lose messages. So who lacks a predecessor asks:
-- ASK to some neighbours in turn, and in the end to the publisher of what waits, who has delivered it; again each `ask_every`.
+- ASK to some neighbours in turn, and in the end to the publisher of what waits, who has delivered it; again each `ask_every`. The
+  first comes after `first_ask`, but at once where a subscription has just begun and nothing was heard of that source.
 - COPY is the message, if it came there since the asker subscribed. The router takes it as it takes any copy: its signature
   and the validators have their say first. One that was not asked for, from that peer, is not looked at.
 - BEFORE: it came there earlier than that. Somebody who joined late does not wait for it; believed only of a source of
-  which nothing was delivered here yet (`last_delvs`).
+  which nothing was delivered here yet (`last_delvs`). A `reject` row says so, and `before` counts it.
 - What nobody brings within `patience` is given up: what waits for it goes on, and it is not delivered any more if it comes
   after all. A `reject` row says so, and `given_up` counts it. So are predecessors that this node's own validator refuses.
 Whoever names a message that does not exist yet can so keep it from others for a while: its author's signature says who did.
@@ -92,6 +93,7 @@ class CausalConfig:
     patience: int = 10 * SECOND  # twice that of FIFO: a chain of predecessors is asked for one after the other
     longest: int = 120 * SECOND  # that anything is held: messages that name each other would wait for ever
     first_ask: int = 250 * MS  # the router may bring it yet
+    young: int = 2 * SECOND  # a subscription this young asks at once: what it lacks was most likely published before it
     ask_every: int = 500 * MS  # about a round trip to a neighbour
     ask_peers: int = 2  # at a time
     ask_source: int = 3  # asks of neighbours before the publisher of what waits is asked too
@@ -110,7 +112,7 @@ class CausalConfig:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            least = 0 if name in ("ask_source", "slack") else 1
+            least = 0 if name in ("ask_source", "slack", "young") else 1
             if not isinstance(value, int) or value < least:
                 raise UsageError(f"causal: {name} is {value!r:.80}; it must be a whole number, {least} at least")
         if self.dependencies > HEADERS // ID_BYTES:
@@ -227,6 +229,9 @@ class Causal(Order):
             return
         unmet = {d: None for d in self._heeded(header) if d != id and not group.over(d)}
         group.wanted.pop(id, None)
+        before, _ = group.beside(id)
+        if before is not None:
+            unmet[before] = None
         if unmet:
             self._hold(group, Held(publication, self.env.now(), unmet))
         else:
@@ -245,11 +250,13 @@ class Causal(Order):
         group.add(held)
         self.held += 1
         self.held_bytes += held.weight
-        for id in held.unmet:
-            if id not in group.held and id not in group.wanted:
-                group.wanted[id] = Wanted(now, self.env.rng.random())
+        missing = [id for id in held.unmet if id not in group.held and id not in group.wanted]
+        for id in missing:
+            group.wanted[id] = Wanted(now, self.env.rng.random())
         if self.timer is None:
             self.timer = self.env.after(self.config.first_ask, self._tick)
+        if now < group.since + self.config.young:
+            self._ask(held.publication.topic, group, [id for id in missing if not group.knows((id.source, id.epoch))])
         if group.each[source] > self.config.held_each:
             self._force(group, next(each for each in group.held.values() if each.publication.id.source == source))
         while len(group.wanted) > self.config.wanted:
@@ -270,7 +277,11 @@ class Causal(Order):
                 self._is_late(turn)
                 continue
             self._note(group, turn)
-            ready.extend(self._freed(group, group.waited(turn.id)))
+            waited = group.waited(turn.id)
+            for id in waited:
+                if id != turn.id and id not in group.held:  # its source has gone on without it
+                    self._tell_given_up(turn.topic, id)
+            ready.extend(self._freed(group, waited))
             self._release(turn)
 
     def _note(self, group: Group, publication: Publication) -> None:
@@ -310,15 +321,18 @@ class Causal(Order):
                 self._give_up(topic, group, id)
             while group.held and (oldest := next(iter(group.held.values()))).came + self.config.longest <= now:
                 self._force(group, oldest)
-            self._ask(topic, group, now)
+            self._ask(topic, group, [id for id, wanted in group.wanted.items() if now - wanted.since >= self.config.first_ask])
         if self.held and self.timer is None:
             self.timer = self.env.after(self.config.ask_every, self._tick)
 
     def _give_up(self, topic: str, group: Group, id: MessageId) -> None:
         if (id.source, id.epoch) in group.waiting and id in group.waiting[id.source, id.epoch]:
-            self.given_up += 1
-            self.trace(REJECT, topic, id, None, None, "given up")
+            self._tell_given_up(topic, id)
             self._pass_over(group, id)
+
+    def _tell_given_up(self, topic: str, id: MessageId) -> None:
+        self.given_up += 1
+        self.trace(REJECT, topic, id, None, None, "given up")
 
     def _pass_over(self, group: Group, id: MessageId) -> None:
         """It is not delivered any more: something that comes after it is. What is known of its source still comes before that."""
@@ -351,16 +365,15 @@ class Causal(Order):
 
     # Asking.
 
-    def _ask(self, topic: str, group: Group, now: int) -> None:
+    def _ask(self, topic: str, group: Group, wanted: Iterable[MessageId]) -> None:
         asks: dict[tuple[Peer, int], list[MessageId]] = {}
-        peers = tuple(self.speakers)
-        for id, wanted in group.wanted.items():
-            if now - wanted.since >= self.config.first_ask:
-                since = EVER if group.knows((id.source, id.epoch)) else now - group.since + self.config.slack
-                for peer in self._whom(group, id, wanted, peers):
-                    wanted.asked[peer] = None
-                    asks.setdefault((peer, since), []).append(id)
-                wanted.tries += 1
+        peers, age = tuple(self.speakers), self.env.now() - group.since + self.config.slack
+        for id in wanted:
+            since, lacked = EVER if group.knows((id.source, id.epoch)) else age, group.wanted[id]
+            for peer in self._whom(group, id, lacked, peers):
+                lacked.asked[peer] = None
+                asks.setdefault((peer, since), []).append(id)
+            lacked.tries += 1
         for (peer, since), ids in asks.items():
             for start in range(0, len(ids), ASKED):
                 self.env.send(peer, Ask(topic, since, tuple(ids[start : start + ASKED])))
@@ -420,12 +433,17 @@ class Causal(Order):
         passed = [(group, id) for group, id in answered if group is not None and not group.knows((id.source, id.epoch))]
         for group, _ in passed[:1]:
             if group.first_rec is not None and self.env.now() < group.first_rec + self.config.patience:
-                self._begin_at(group, m.cut)
+                self._begin_at(m.topic, group, m.cut)
         for group, id in passed:
-            self.before += 1
+            if not group.over(id):
+                self._tell_before(m.topic, id)
             self._pass_over(group, id)
 
-    def _begin_at(self, group: Group, cut: tuple[MessageId, ...]) -> None:
+    def _tell_before(self, topic: str, id: MessageId) -> None:
+        self.before += 1
+        self.trace(REJECT, topic, id, None, None, "before")
+
+    def _begin_at(self, topic: str, group: Group, cut: tuple[MessageId, ...]) -> None:
         for id in cut[: max(0, self.config.sources - len(group.starting_cut))]:
             source = id.source, id.epoch
             group.starting_cut[source] = max(id.sequence, group.starting_cut.get(source, -1))
@@ -434,6 +452,8 @@ class Causal(Order):
             self._forget(held)
             self._is_late(held.publication)
         over = [id for several in group.waiting.values() for id in several if group.over(id)]
+        for id in over:
+            self._tell_before(topic, id)
         for publication in list(self._freed(group, over)):
             self._advance(group, publication)
 

@@ -128,10 +128,23 @@ class Group:
         self.each[id.source] += 1
         for unmet in held.unmet:
             self.wait(held, unmet)
+        _, after = self.beside(id)
+        if after is not None and id not in after.unmet:
+            self.wait(after, id)
 
     def wait(self, held: Held, id: MessageId) -> None:
         held.unmet[id] = None
         self.waiting.setdefault((id.source, id.epoch), {}).setdefault(id, []).append(held)
+
+    def beside(self, id: MessageId) -> tuple[MessageId | None, Held | None]:
+        """Of what is held of its source: the last before it, and the first after it. They keep their order whatever they name,
+        for a chain of names between them may lead over what is lost."""
+        if id.source not in self.each:
+            return None, None
+        same = [other for other in self.held if other.source == id.source and other.epoch == id.epoch]
+        before = max((other for other in same if other < id), default=None)
+        after = min((other for other in same if other > id), default=None)
+        return before, self.held[after] if after is not None else None
 
     def inherit(self, waiting: Iterable[Held], id: MessageId) -> None:
         """Whoever waits for this waits for the last before it of its source that is held or waited for, too."""

@@ -134,6 +134,7 @@ def test_what_does_not_come_is_asked_for_from_neighbours_in_turn() -> None:
     question, answer, _ = dialogue()
     node = Node(config=CausalConfig(ask_source=9))
     node.linked(11, 12, 13, 14)
+    node.env.advance(CausalConfig().young)
     node.hears(answer)
     node.env.advance(250 * MS - 1)
     assert node.asked() == [], "the router may bring it yet"
@@ -143,6 +144,19 @@ def test_what_does_not_come_is_asked_for_from_neighbours_in_turn() -> None:
     second = node.asked()
     assert all(ids == (question.id,) for _, ids in first + second)
     assert sorted(peer for peer, _ in first + second if isinstance(peer, int)) == [11, 12, 13, 14]
+
+
+def test_a_young_subscription_asks_at_once_for_what_those_said_of_whom_it_has_heard_nothing() -> None:
+    question, answer, thanks = dialogue()
+    third, node = Node(3), Node(config=CausalConfig(ask_peers=1))
+    third.hears(question, answer, thanks)
+    node.linked(11)
+    node.hears(answer)
+    assert node.asked() == [(11, (question.id,))]
+    node.hears(question, third.says(b"welcome"))
+    assert node.asked() == [], "its source is known, so the router brings it"
+    node.env.advance(250 * MS)
+    assert node.asked() == [(11, (thanks.id,))]
 
 
 def test_in_the_end_the_publisher_of_what_waits_is_asked_for_it_has_delivered_that() -> None:
@@ -159,7 +173,6 @@ def test_who_has_it_answers_with_a_copy_and_the_router_takes_it_as_any_other() -
     neighbour.hears(question)
     node.linked(6)
     node.hears(answer)
-    node.env.advance(250 * MS)
     ((_, ask),) = node.sent(Ask)
     receive(neighbour.order, 5, ask)
     ((peer, copy),) = neighbour.sent(Copy)
@@ -260,6 +273,36 @@ def test_what_is_here_of_a_source_comes_before_what_follows_one_that_was_given_u
     assert node.data == [b"first", b"third"]
 
 
+def test_what_is_here_of_a_source_keeps_its_order_though_what_joins_it_is_passed_over() -> None:
+    """The author's second message comes after its first by way of a question alone, which the validator refuses."""
+    far, author, other = Node(1), Node(2), Node(3)
+    start = far.says(b"start")
+    author.hears(start)
+    first = author.says(b"first")
+    other.hears(start, first)
+    question = other.says(b"question")
+    author.hears(question)
+    second = author.says(b"second")
+    for arrivals in ((first, second), (second, first)):
+        node = Node(app=Censor())
+        node.hears(*arrivals, question)
+        assert node.data == [], "second waits for first, and first for start"
+        node.hears(start)
+        assert node.data == [b"start", b"first", b"second"]
+
+
+def test_what_a_source_has_gone_on_without_is_given_up_and_told() -> None:
+    author, other = Node(1), Node(2)
+    first = author.says(b"first")
+    other.hears(first)
+    answer = other.says(b"answer")
+    second = replace(author.says(b"second"), order=OrderHeader(1, 2, ()))
+    node = Node()
+    node.hears(answer, second)
+    assert node.data == [b"second", b"answer"]
+    assert (node.order.given_up, node.rejected("given up")) == (1, [first.id])
+
+
 def test_who_joins_late_does_not_wait_for_what_came_before() -> None:
     question, answer, thanks = dialogue()
     old, young = Node(5), Node(6)
@@ -270,7 +313,6 @@ def test_who_joins_late_does_not_wait_for_what_came_before() -> None:
     young.order.open("t")
     young.linked(5)
     young.hears(thanks)
-    young.env.advance(250 * MS)
     ((_, ask),) = young.sent(Ask)
     receive(old.order, 6, ask)
     ((_, before),) = old.sent(Before)
