@@ -4,6 +4,9 @@ The paper says how far VCube-PB is below the fixed tree at both ends of its figu
 confidence, is within 4 % of it. Other sizes are shown. In theory, with no queues, the fixed tree costs one hop more than the mean
 depth of a publisher's tree, which is log2(N) / 2 * N / (N - 1): so VCube-PB is 37 % below it at 8 nodes, and 15 % at 2,048.
 
+Each is shown and judged twice: over all deliveries, and over those to who had subscribed when the message was published, which is
+all that the paper's nodes receive. The others are few, a hundredth, and ten times as late.
+
 What the paper leaves open (`vcube_pb_setting`) was chosen with its two numbers in view, and the tolerance of two points after the
 first runs at 8 to 512 nodes: so this agrees with the paper under those choices, and does not show that the paper made them. At 8
 nodes, forty runs, a root that subscribes and counts itself gives 31 % in place of 37 %; acknowledgements change nothing there.
@@ -15,8 +18,8 @@ from collections.abc import Sequence
 from math import log2
 from typing import TYPE_CHECKING
 
-from bench.papers.figure import Figure, Lab, Row, measured, number
-from bench.papers.vcube_pb_setting import KINDS, RUNS, SIZES, Point, measure, sizes
+from bench.papers.figure import Figure, Judged, Lab, Measures, Row, measured, number
+from bench.papers.vcube_pb_setting import KINDS, RUNS, SIZES, WANTS, Point, measure, sizes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,23 +28,25 @@ SHARE = 0.25
 BELOW = {8: 0.37, 2_048: 0.17}
 TOLERANCE = 0.02
 WITHIN = 0.04
+WHOM = (("", ("latency_ms", "mean")), (", who had subscribed", ("subscribed", "mean_ms")))
 
 
 def rows(lab: Lab) -> list[Row]:
-    found, told = measure(lab, (SHARE,)), []
-    for nodes in sizes(lab):
-        own, fixed = (
-            [number(measures, "latency_ms", "mean") for measures in found[Point(nodes, SHARE, fixed)]] for fixed in (False, True)
-        )
-        below = [1 - mine / other for mine, other in zip(own, fixed, strict=True)]
-        judged = nodes in BELOW
-        told += [
-            measured(f"units to delivery, VCube-PB, {nodes} nodes", None, own, 0.0, "no"),
-            measured(f"units to delivery, a fixed tree, {nodes} nodes", None, fixed, 0.0, "no"),
-            measured(f"below a fixed tree, {nodes} nodes", BELOW.get(nodes), below, TOLERANCE, "near" if judged else "no"),
-        ]
-        told += [_interval(row, lab.quick) for row in told[-3:-1] if row.low is not None]
-    return told
+    """First over all pairs of a message and who delivers it, then over those of who had subscribed when it was published."""
+    found = measure(lab, (SHARE,))
+    return [row for who, key in WHOM for nodes in sizes(lab) for row in _rows(lab, found, nodes, who, key)]
+
+
+def _rows(lab: Lab, found: dict[Point, list[Measures]], nodes: int, who: str, key: tuple[str, str]) -> list[Row]:
+    own, fixed = ([number(measures, *key) for measures in found[Point(nodes, SHARE, fixed)]] for fixed in (False, True))
+    below = [1 - mine / other for mine, other in zip(own, fixed, strict=True)]
+    judged: Judged = "near" if nodes in BELOW else "no"
+    means = [
+        measured(f"units to delivery, VCube-PB, {nodes} nodes{who}", None, own, 0.0, "no"),
+        measured(f"units to delivery, a fixed tree, {nodes} nodes{who}", None, fixed, 0.0, "no"),
+    ]
+    saved = measured(f"below a fixed tree, {nodes} nodes{who}", BELOW.get(nodes), below, TOLERANCE, judged)
+    return [*means, saved, *(_interval(row, lab.quick) for row in means if row.low is not None)]
 
 
 def _interval(row: Row, quick: bool) -> Row:
@@ -65,4 +70,4 @@ def draw(axes: Axes, rows: Sequence[Row]) -> None:
     axes.set_ylabel("units of time to delivery, mean")
 
 
-FIGURE = Figure(kinds=KINDS, runs=RUNS, quick_runs=RUNS, rows=rows, draw=draw, wants=("messages",))
+FIGURE = Figure(kinds=KINDS, runs=RUNS, quick_runs=RUNS, rows=rows, draw=draw, wants=WANTS)

@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from bench.papers.figure import Figure, Lab, Measures, Row, measured
-from bench.papers.vcube_pb_setting import KINDS, RUNS, SIZES, Point, measure, sizes
+from bench.papers.vcube_pb_setting import KINDS, RUNS, SIZES, WANTS, Point, measure, sizes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,4 +71,4 @@ def draw(axes: Axes, rows: Sequence[Row]) -> None:
     axes.set_ylabel("share of messages delayed by causal order")
 
 
-FIGURE = Figure(kinds=KINDS, runs=RUNS, quick_runs=RUNS, rows=rows, draw=draw, wants=("messages",))
+FIGURE = Figure(kinds=KINDS, runs=RUNS, quick_runs=RUNS, rows=rows, draw=draw, wants=WANTS)

@@ -38,6 +38,7 @@ def figures(
     messages: bool = False,
     graph: bool = False,
     held: bool = False,
+    subscribed: bool = False,
     single_root: bool = False,
     batches: bool = False,
     nodes: bool = False,
@@ -48,8 +49,9 @@ def figures(
     """The figures of each run, in the order of the folders.
 
     With `messages` an entry has `per_message`, in order of publication; with `graph` it has `overlay`, of the last instant; with
-    `held` it has `held`, of the times from reception to delivery, None where nothing was delivered; with
-    `single_root`, `batches`, `nodes` and `queues` what `bench.spark.single_root` makes of the run, of parts of it, and of each
+    `held` it has `held`, of the times from reception to delivery, None where nothing was delivered; with `subscribed` it has
+    `subscribed`, the latency of those who had joined when a message was published, None where there are none; with `single_root`,
+    `batches`, `nodes` and `queues` what `bench.spark.single_root` makes of the run, of parts of it, and of each
     node (`per_node`, `queues`).
 
     `alone` leaves out whatever is not asked for by name, which is most of the cost; `false_positives` can be.
@@ -65,6 +67,8 @@ def figures(
             _add(found, "overlay", overlay.quality(known.quiet, count=1))
         if held:
             _add(found, "held", latency.holding(known.pairs))
+        if subscribed:
+            _add(found, "subscribed", latency.subscribed(known.pairs, known.stays))
         if single_root or batches or nodes or queues or (alone and false_positives):
             reached = trees.messages(known)
             if single_root:

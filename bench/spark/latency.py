@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from bench.spark.facts import joined_from
 from peer.machine import MS
 from peer.trace import JOIN, JOINED
 
@@ -42,6 +43,16 @@ def holding(pairs: DataFrame) -> DataFrame:
         (F.mean("held") / MS).alias("mean_ms"),
         (F.max("held") / MS).alias("max_ms"),
     )
+
+
+def subscribed(pairs: DataFrame, stays: DataFrame) -> DataFrame:
+    """run, mean_ms: delivery to those who had joined when it was published and were still when it was delivered.
+
+    An order fetches for a newcomer what was published a moment before it joined; that took as long as the newcomer was late.
+    """
+    delivered = pairs.where(F.col("delivered").isNotNull())
+    judged = joined_from(delivered, stays, F.col("t"), F.col("t") + F.col("delivered"), "throughout")
+    return judged.where("throughout").groupBy("run").agg((F.mean("delivered") / MS).alias("mean_ms"))
 
 
 def barrier() -> Column:

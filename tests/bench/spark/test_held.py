@@ -57,6 +57,19 @@ def test_shares_and_times_of_what_is_held_back(spark: SparkSession) -> None:
     assert tuple(two) == (2, 1.0, 1.0, 0.0, 0.0)
 
 
+def test_the_latency_of_those_who_had_joined_when_it_was_published(spark: SparkSession) -> None:
+    pairs = spark.sql(
+        "SELECT * FROM VALUES (1, 7, 1, 100L, 2000L), (1, 7, 2, 100L, 4000L), (1, 7, 3, 100L, 9000L), (1, 7, 4, 100L, 8000L),"
+        " (1, 7, 5, 100L, null), (2, 8, 1, 100L, 1000L) AS t(run, topic, node, t, delivered)"
+    )
+    stays = spark.sql(
+        "SELECT * FROM VALUES (1, 7, 1, 100L, 9999L), (1, 7, 2, 0L, 4101L), (1, 7, 3, 101L, 99999L), (1, 7, 4, 0L, 8100L),"
+        " (1, 7, 5, 0L, 99999L) AS t(run, topic, node, since, until)"
+    )
+    (one,) = latency.subscribed(pairs, stays).collect()
+    assert tuple(one) == (1, 3.0), "who came after it does not count, nor who had left; who joined at that moment does"
+
+
 @pytest.mark.slow
 def test_spark_and_an_observer_agree(spark: SparkSession, tmp_path: Path) -> None:
     work = Workload(messages=2, rate=2.0, answers=1, turns=2, answer_ms=500, order="causal")
