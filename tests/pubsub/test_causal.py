@@ -291,14 +291,6 @@ def test_what_is_here_of_a_source_keeps_its_order_though_what_joins_it_is_passed
         assert node.data == [b"start", b"first", b"second"]
 
 
-def test_who_names_what_it_says_later_is_refused() -> None:
-    author = Node(1)
-    first, second = author.says(b"first"), author.says(b"second")
-    node = Node()
-    node.hears(replace(first, order=OrderHeader(1, 1, (second.id,))), replace(second, order=OrderHeader(1, 2, ())))
-    assert node.data == [b"second"] and node.rejected("a false order") == [first.id]
-
-
 def test_what_a_source_has_gone_on_without_is_given_up_and_told() -> None:
     author, other = Node(1), Node(2)
     first = author.says(b"first")
