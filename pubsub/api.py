@@ -314,6 +314,7 @@ class PubSub:
         now = {"neighbors": len(self.router.overlay.neighbors), "links": len(self.host.links), "held": held}
         orders = (self._order, self._order.fifo)
         lost = {"late": sum(order.late for order in orders), "given_up": sum(order.given_up for order in orders)}
+        lost["before"] = self._order.before
         buffer = None if self.sender is None else self.sender.buffer
         traces = {} if buffer is None else {"traces_waiting": len(buffer), "traces_lost": buffer.dropped}
         return {**now, "pending": self.router.pending, "refused": self.router.refused, **lost, **traces, **self._desk.counts}

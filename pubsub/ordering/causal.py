@@ -123,7 +123,8 @@ DEFAULT = CausalConfig()
 
 
 class Causal(Order):
-    """`late`: came after they had been given up. `given_up`, `before`: predecessors that were not waited for any longer."""
+    """`late`: came after they had been given up. `given_up`, `before`: predecessors that were not waited for any longer, and what
+    was here that came before the subscription."""
 
     protocols = (PROTOCOL,)
 
@@ -229,9 +230,6 @@ class Causal(Order):
             return
         unmet = {d: None for d in self._heeded(header) if d != id and not group.over(d)}
         group.wanted.pop(id, None)
-        before, _ = group.beside(id)
-        if before is not None:
-            unmet[before] = None
         if unmet:
             self._hold(group, Held(publication, self.env.now(), unmet))
         else:
@@ -255,7 +253,7 @@ class Causal(Order):
             group.wanted[id] = Wanted(now, self.env.rng.random())
         if self.timer is None:
             self.timer = self.env.after(self.config.first_ask, self._tick)
-        if now < group.since + self.config.young:
+        if self.speakers and now < group.since + self.config.young and len(group.wanted) <= ASKED:
             self._ask(held.publication.topic, group, [id for id in missing if not group.knows((id.source, id.epoch))])
         if group.each[source] > self.config.held_each:
             self._force(group, next(each for each in group.held.values() if each.publication.id.source == source))
@@ -278,11 +276,18 @@ class Causal(Order):
                 continue
             self._note(group, turn)
             waited = group.waited(turn.id)
-            for id in waited:
-                if id != turn.id and id not in group.held:  # its source has gone on without it
-                    self._tell_given_up(turn.topic, id)
+            for id in sorted(waited, reverse=True):
+                if id != turn.id:
+                    self._left_behind(turn.topic, group, id)
             ready.extend(self._freed(group, waited))
             self._release(turn)
+
+    def _left_behind(self, topic: str, group: Group, id: MessageId) -> None:
+        """Its source has gone on without it, for a message between was passed over; what it names is still waited for."""
+        if id in group.held:
+            group.bequeath(id, self.config.dependencies)
+        else:
+            self._tell_given_up(topic, id)
 
     def _note(self, group: Group, publication: Publication) -> None:
         """last_delvs and the barrier, as VCube-PS has them after Co_Deliver."""
@@ -365,18 +370,19 @@ class Causal(Order):
 
     # Asking.
 
-    def _ask(self, topic: str, group: Group, wanted: Iterable[MessageId]) -> None:
+    def _ask(self, topic: str, group: Group, ids: Iterable[MessageId]) -> None:
         asks: dict[tuple[Peer, int], list[MessageId]] = {}
         peers, age = tuple(self.speakers), self.env.now() - group.since + self.config.slack
-        for id in wanted:
-            since, lacked = EVER if group.knows((id.source, id.epoch)) else age, group.wanted[id]
-            for peer in self._whom(group, id, lacked, peers):
-                lacked.asked[peer] = None
+        for id in ids:
+            wanted = group.wanted[id]
+            since = EVER if group.knows((id.source, id.epoch)) else age
+            for peer in self._whom(group, id, wanted, peers):
+                wanted.asked[peer] = None
                 asks.setdefault((peer, since), []).append(id)
-            lacked.tries += 1
-        for (peer, since), ids in asks.items():
-            for start in range(0, len(ids), ASKED):
-                self.env.send(peer, Ask(topic, since, tuple(ids[start : start + ASKED])))
+            wanted.tries += 1
+        for (peer, since), several in asks.items():
+            for start in range(0, len(several), ASKED):
+                self.env.send(peer, Ask(topic, since, tuple(several[start : start + ASKED])))
 
     def _whom(self, group: Group, id: MessageId, wanted: Wanted, peers: tuple[Peer, ...]) -> dict[Peer, None]:
         """Neighbours in turn, from a place drawn for each id; later whoever published what waits, for it has delivered this."""
@@ -447,12 +453,12 @@ class Causal(Order):
         for id in cut[: max(0, self.config.sources - len(group.starting_cut))]:
             source = id.source, id.epoch
             group.starting_cut[source] = max(id.sequence, group.starting_cut.get(source, -1))
-        for held in [held for id, held in group.held.items() if group.over(id)]:
+        gone = {id: held for id, held in group.held.items() if group.over(id)}
+        for held in gone.values():
             group.remove(held)
             self._forget(held)
-            self._is_late(held.publication)
         over = [id for several in group.waiting.values() for id in several if group.over(id)]
-        for id in over:
+        for id in {**dict.fromkeys(gone), **dict.fromkeys(over)}:
             self._tell_before(topic, id)
         for publication in list(self._freed(group, over)):
             self._advance(group, publication)

@@ -128,29 +128,24 @@ class Group:
         self.each[id.source] += 1
         for unmet in held.unmet:
             self.wait(held, unmet)
-        _, after = self.beside(id)
-        if after is not None and id not in after.unmet:
-            self.wait(after, id)
 
     def wait(self, held: Held, id: MessageId) -> None:
         held.unmet[id] = None
         self.waiting.setdefault((id.source, id.epoch), {}).setdefault(id, []).append(held)
 
-    def beside(self, id: MessageId) -> tuple[MessageId | None, Held | None]:
-        """Of what is held of its source: the last before it, and the first after it. They keep their order whatever they name,
-        for a chain of names between them may lead over what is lost."""
-        if id.source not in self.each:
-            return None, None
-        same = [other for other in self.held if other.source == id.source and other.epoch == id.epoch]
-        before = max((other for other in same if other < id), default=None)
-        after = min((other for other in same if other > id), default=None)
-        return before, self.held[after] if after is not None else None
+    def bequeath(self, id: MessageId, most: int) -> None:
+        """This is held and will not be delivered: who waits for it waits for what it waits for, for at most so many."""
+        inherited = self.held[id].unmet
+        for held in self.waiting[id.source, id.epoch][id]:
+            for unmet in inherited:
+                if len(held.unmet) < most and unmet not in held.unmet and unmet != held.publication.id:
+                    self.wait(held, unmet)
 
     def inherit(self, waiting: Iterable[Held], id: MessageId) -> None:
         """Whoever waits for this waits for the last before it of its source that is held or waited for, too."""
         source = id.source, id.epoch
         known = [*self.waiting[source], *(held for held in self.held if (held.source, held.epoch) == source)]
-        earlier = max((other for other in known if other.sequence < id.sequence), default=None)
+        earlier = max((other for other in known if other.sequence < id.sequence and not self.over(other)), default=None)
         for held in waiting if earlier is not None else ():
             if earlier is not None and earlier not in held.unmet and earlier != held.publication.id:
                 self.wait(held, earlier)

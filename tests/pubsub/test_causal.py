@@ -273,22 +273,34 @@ def test_what_is_here_of_a_source_comes_before_what_follows_one_that_was_given_u
     assert node.data == [b"first", b"third"]
 
 
-def test_what_is_here_of_a_source_keeps_its_order_though_what_joins_it_is_passed_over() -> None:
+def test_who_waits_for_what_its_source_went_on_without_waits_for_what_that_one_names() -> None:
     """The author's second message comes after its first by way of a question alone, which the validator refuses."""
-    far, author, other = Node(1), Node(2), Node(3)
+    far, author, other, friend = Node(1), Node(2), Node(3), Node(4)
     start = far.says(b"start")
     author.hears(start)
     first = author.says(b"first")
     other.hears(start, first)
-    question = other.says(b"question")
+    friend.hears(start, first)
+    question, reply = other.says(b"question"), friend.says(b"reply")
     author.hears(question)
     second = author.says(b"second")
-    for arrivals in ((first, second), (second, first)):
-        node = Node(app=Censor())
-        node.hears(*arrivals, question)
-        assert node.data == [], "second waits for first, and first for start"
-        node.hears(start)
-        assert node.data == [b"start", b"first", b"second"]
+    node = Node(app=Censor())
+    node.hears(first, reply, second, question)
+    assert node.data == [b"second"], "the reply waits for start, which the first names"
+    node.hears(start)
+    assert node.data == [b"second", b"start", b"reply"] and node.rejected("late") == [first.id]
+
+
+def test_nobody_begins_to_wait_for_what_its_source_has_left_behind() -> None:
+    far, author, other = Node(1), Node(2), Node(3)
+    author.hears(far.says(b"start"))
+    first = author.says(b"first")
+    second = replace(author.says(b"second"), order=OrderHeader(1, 2, ()))
+    question = author.says(b"question")
+    reply = replace(other.says(b"reply"), order=OrderHeader(1, 1, (question.id,)))
+    node = Node(app=Censor())
+    node.hears(first, second, reply, question)
+    assert node.data == [b"second", b"reply"]
 
 
 def test_what_a_source_has_gone_on_without_is_given_up_and_told() -> None:
