@@ -26,7 +26,7 @@ from overlays.overlay import Overlay
 from overlays.vcube.cube import DIMENSION
 from peer.errors import PeerError, UsageError
 from peer.machine import SECOND, Env, MessageId, Peer, Reply, Timer, answers, upon
-from peer.trace import DUPLICATE, PUBLISH, REJECT
+from peer.trace import PUBLISH, REJECT
 from pubsub.message import Interest, Publication, weight
 from pubsub.numbering import bind
 from pubsub.router import App
@@ -217,8 +217,6 @@ class VCubePB(Trees):
         if not self._can_hand_on(m.topic):
             self._decline(sender, m.id)
             return
-        if m.id in self.broadcasts.known and m.id not in self.arrivals and m.id.source != self.env.me:
-            self._again(m)
         super()._copy(sender, m)
 
     def _decline(self, sender: Peer, key: MessageId) -> None:
@@ -228,7 +226,8 @@ class VCubePB(Trees):
         return topic in self.informed or topic in self.interests or self.cube.census is not None
 
     def _again(self, m: Pub) -> None:
-        """A copy may be the first with a number, where an order brought the message."""
+        if m.id.source == self.env.me:
+            return
         known = self.recovery.kept.get(m.id)
         if known is None:
             if self._problem(m.publication()) is not None:
@@ -263,12 +262,6 @@ class VCubePB(Trees):
         self.broadcasts.hand_on(m, arrival.parents, height, arrival.said)
         self._hand_up(self._arrived(m, item))
 
-    def _refused(self, publication: Publication) -> None:
-        if publication.id in self.arrivals:
-            super()._refused(publication)
-        else:  # an order had asked for it
-            self.broadcasts.known[publication.id] = DIMENSION
-
     def _arrived(self, m: Pub, item: Item | None) -> list[Item]:
         if (began := self.recovery.began.get(m.topic)) is None:
             return []
@@ -278,14 +271,6 @@ class VCubePB(Trees):
         if self.recovery.streams.late > late and item is not None:
             self.trace(REJECT, m.topic, m.id, None, m.hops, LATE)
         return items
-
-    def brought(self, sender: Peer, publication: Publication) -> None:
-        """An order above makes the order of each source too, so a copy that it asked for needs no number."""
-        if publication.id in self.broadcasts.known:
-            self.trace(DUPLICATE, publication.topic, publication.id, sender)
-        else:
-            self.broadcasts.note(publication.id)
-            self._received(sender, publication)
 
     @upon(Decline)
     def decline(self, sender: Peer, m: Decline) -> None:

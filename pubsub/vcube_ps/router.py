@@ -92,8 +92,9 @@ class VCubePS(Trees):
             self.trace(REJECT, m.topic, m.id, None, m.hops, LATE)
         return items
 
-    def brought(self, sender: Peer, publication: Publication) -> None:
-        """Nothing is taken but from the tree, which brings it in the order of its source, if it is to be had at all."""
+    def _again(self, m: Pub) -> None:
+        if self.streams.awaits((m.id.source, m.topic), m.id.epoch, m.number) and self._problem(m.publication()) is None:
+            self._hand_up(self._arrived(m, None))
 
     def _gone(self, m: Change) -> None:
         self._hand_up(self.streams.drop((m.id.source, m.topic)))

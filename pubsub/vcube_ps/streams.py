@@ -103,6 +103,11 @@ class Streams:
         self._ask_for(key, stream)
         return freed
 
+    def awaits(self, key: Key, epoch: int, number: int) -> bool:
+        """Whether what follows this number waits for it, or will."""
+        stream = self.streams.get(key)
+        return stream is not None and epoch == stream.epoch and number >= stream.next and number not in stream.held
+
     def answered(self, key: Key, base: int) -> list[Item]:
         stream = self.streams.get(key)
         if stream is None:

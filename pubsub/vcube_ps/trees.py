@@ -272,16 +272,32 @@ class Trees(Router):
         if arrival is not None:
             arrival.parents[sender] = max(m.height, arrival.parents.get(sender, 0))
         elif not self.broadcasts.would_hand_on(m) or (problem := self._problem(m.publication())) is None:
+            self._again(m)
             self.broadcasts.again(sender, m)
         else:
             self.trace(REJECT, m.topic, m.id, sender, m.hops, problem)
+
+    def brought(self, sender: Peer, publication: Publication) -> None:
+        """An order above makes the order of each source too, so a copy that it asked for needs no number."""
+        if publication.id in self.broadcasts.known:
+            self.trace(DUPLICATE, publication.topic, publication.id, sender)
+        else:
+            self.broadcasts.note(publication.id)
+            self._received(sender, publication)
+
+    def _again(self, m: Pub) -> None:
+        """A copy of one that is known. It may be the first with a number, where an order brought the message."""
+        raise NotImplementedError
 
     def _genuine(self, sender: Peer, publication: Publication) -> None:
         if (arrival := self.arrivals.get(publication.id)) is not None:
             arrival.genuine = True
 
     def _accepted(self, sender: Peer, publication: Publication, hops: int | None) -> None:
-        arrival = self.arrivals.pop(publication.id)
+        arrival = self.arrivals.pop(publication.id, None)
+        if arrival is None:  # an order had asked for it
+            self._hand_up([Item(publication, hops)])
+            return
         m = arrival.message
         self.broadcasts.hand_on(m, arrival.parents, max(arrival.parents.values()), arrival.said)
         if m.topic in self.interests:
@@ -307,9 +323,11 @@ class Trees(Router):
 
     def _refused(self, publication: Publication) -> None:
         """It goes no further, but the gate of its source must not wait for it. What is forged has no number of its source's."""
-        arrival = self.arrivals.pop(publication.id)
-        self.env.send_all(tuple(arrival.parents), Ack(publication.id, arrival.said))
         self.broadcasts.known[publication.id] = DIMENSION
+        arrival = self.arrivals.pop(publication.id, None)
+        if arrival is None:  # an order had asked for it
+            return
+        self.env.send_all(tuple(arrival.parents), Ack(publication.id, arrival.said))
         if arrival.genuine and publication.topic in self.interests:
             self._hand_up(self._arrived(arrival.message, None))
 

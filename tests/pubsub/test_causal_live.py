@@ -70,6 +70,25 @@ async def test_an_answer_waits_for_its_question_which_is_asked_for(stack: str) -
             assert c.stats()["given_up"] == c.stats()["late"] == 0
 
 
+@pytest.mark.parametrize("stack", ["vcube/vcube-ps", "vcube/vcube-pb", "vcube/srpt-s", "vcube/srpt-b", *STACKS])
+async def test_who_subscribes_right_after_a_message_gives_up_on_nothing(stack: str) -> None:
+    """The next message names that one, which no router brings to a newcomer: it is had for the asking, or said to be earlier."""
+    with trio.fail_after(DEADLINE_S):
+        async with AsyncExitStack() as stay:
+            a = await stay.enter_async_context(PubSub.open(stack, listen=HERE))
+            first = await stay.enter_async_context(a.subscribe("t", order="causal"))
+            await a.publish("t", b"before")
+            assert await take(first, 1) == [b"before"]
+            b = await stay.enter_async_context(PubSub.open(stack, listen=HERE, bootstrap=a.addresses))
+            late = await stay.enter_async_context(b.subscribe("t", order="causal"))
+            await b.neighbors_up()
+            await subscribers_known(a, 1)
+            await a.publish("t", b"after")
+            while (await take(late, 1)) != [b"after"]:
+                pass
+            assert b.stats()["given_up"] == b.stats()["late"] == 0
+
+
 async def test_a_wrong_order_and_two_orders_at_once_are_refused() -> None:
     async with PubSub.open("static/flood", listen=()) as node:
         with pytest.raises(UsageError, match="order is 'total'; choose none, fifo or causal"):

@@ -410,6 +410,30 @@ def test_any_order_of_arrival_is_handed_up_in_order(numbers: list[int], seed: in
     assert streams.bytes == 0
 
 
+def test_a_copy_that_an_order_asked_for_is_delivered_once_and_fills_the_gap_of_its_number() -> None:
+    desk = Desk(3).subscribed(2, 3)
+    desk.hears(2, pub(1, number=1))
+    desk.router.brought(5, pub(2, number=2).publication())
+    desk.router.brought(5, pub(2, number=2).publication())
+    assert [p.data for p in desk.app.delivered] == [b"1", b"2"]
+    desk.hears(2, pub(3, number=3, base=2))
+    assert [p.data for p in desk.app.delivered] == [b"1", b"2"]
+    desk.sent()
+    desk.hears(2, pub(2, number=2, base=1))
+    assert [p.data for p in desk.app.delivered] == [b"1", b"2", b"3"]
+    assert [(peer, type(msg)) for peer, msg in desk.sent()] == [(2, Ack)]
+
+
+def test_one_that_waits_keeps_its_place_though_it_comes_again_or_an_order_brings_it() -> None:
+    desk = Desk(3).subscribed(2, 3)
+    desk.hears(2, pub(1, number=1))
+    desk.hears(2, pub(3, number=3, base=2))
+    desk.hears(1, pub(3, number=3, base=2))
+    desk.router.brought(5, pub(3, number=3).publication())
+    desk.hears(2, pub(2, number=2, base=1))
+    assert [p.data for p in desk.app.delivered] == [b"1", b"2", b"3"]
+
+
 def test_what_waits_of_a_source_that_leaves_is_handed_up_and_waits_no_more() -> None:
     desk = Desk(0).subscribed(0, 1, 2)
     desk.hears(2, pub(sequence=1, number=2, base=0))
@@ -490,6 +514,28 @@ def test_a_forged_copy_of_a_message_that_is_known_is_not_handed_on() -> None:
     assert desk.sent() == []
     desk.hears(6, true.to(3))
     assert {(peer, msg.data) for peer, msg in desk.sent()} == {(1, b"1"), (2, b"1"), (4, b"1")}
+
+
+def test_a_forged_copy_of_what_an_order_brought_has_no_number_of_its_source_s() -> None:
+    desk = Desk(3).subscribed(2, 3)
+    desk.router.signing = Seal()  # type: ignore[assignment]
+    first, second, third = (sealed(pub(number, number=number, base=1)) for number in (1, 2, 3))
+    desk.hears(2, first)
+    desk.router.brought(5, second.publication())
+    desk.hears(6, replace(second, number=9, base=9, signature=b"false"))
+    desk.hears(2, third)
+    assert [p.data for p in desk.app.delivered] == [b"1", b"2"]
+    desk.hears(2, second)
+    assert [p.data for p in desk.app.delivered] == [b"1", b"2", b"3"]
+
+
+def test_one_that_an_order_asked_for_and_the_application_refused_is_not_handed_on() -> None:
+    judge = Judge()
+    desk = Desk(4, app=judge).subscribed(0, 4, 5)
+    desk.router.brought(0, pub(source=0).publication())
+    judge.cases[0](Verdict.REJECT)
+    desk.hears(0, pub(source=0, height=2))
+    assert [(peer, type(msg)) for peer, msg in desk.sent()] == [(0, Ack)] and judge.delivered == []
 
 
 def test_one_that_is_refused_goes_no_further_and_holds_no_gate() -> None:
