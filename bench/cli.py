@@ -476,6 +476,8 @@ def reproduce(args: argparse.Namespace) -> None:
         listed = [figure._asdict() for figure in papers.list_figures()]
         print_json({"figures": listed}) if args.json else print_rows([{"id": f["id"], "title": f["title"]} for f in listed])
         return
+    if args.all and args.ids:
+        raise UsageError(f"--all has every figure, {args.ids[0]!r:.80} too; name figures or say --all")
     ids = list(papers.FIGURES) if args.all else args.ids
     if not ids:
         raise UsageError("name a figure, or --all; weft reproduce --list shows what there is")

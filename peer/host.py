@@ -401,6 +401,8 @@ class Host:
             self._nursery.start_soon(self._run, link, done.early)
             self._nursery.start_soon(self._introduce, link)
             self._trim()
+        if self.closed:
+            link.finish("the host closes")
         return link
 
     def _enter(self, wire: Wire) -> None:

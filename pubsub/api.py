@@ -309,12 +309,16 @@ class PubSub:
         return max(map(self.router.env.backlog, self.router.reached), default=0)
 
     def stats(self) -> dict[str, int]:
-        """What there is now, and what has happened since the node was opened."""
+        """What there is now, and what has happened since the node was opened.
+
+        `held` waits in subscriptions to be read, `held_back` in an order for what comes before it.
+        """
         held = sum(len(each) for several in self._desk.subscriptions.values() for each in several)
         now = {"neighbors": len(self.router.overlay.neighbors), "links": len(self.host.links), "held": held}
         orders = (self._order, self._order.fifo)
         lost = {"late": sum(order.late for order in orders), "given_up": sum(order.given_up for order in orders)}
         lost["before"] = self._order.before
+        now["held_back"] = sum(order.held for order in orders)
         buffer = None if self.sender is None else self.sender.buffer
         traces = {} if buffer is None else {"traces_waiting": len(buffer), "traces_lost": buffer.dropped}
         return {**now, "pending": self.router.pending, "refused": self.router.refused, **lost, **traces, **self._desk.counts}

@@ -308,8 +308,6 @@ def _kademlia_config(options: Options) -> KademliaConfig:
 
 def _check_vcube(options: Options, nodes: int) -> None:
     _vcube_config(options)
-    if options["start"] not in STARTS:
-        raise UsageError(f"overlay.start is {options['start']!r}; choose {', '.join(STARTS)}")
     Founders(nodes)
 
 
@@ -330,6 +328,8 @@ def _build_vcube(env: Callable[[], Env], contacts: Contacts, options: Options, p
 
 
 def _vcube_config(options: Options) -> VCubeConfig:
+    if options["start"] not in STARTS:
+        raise UsageError(f"overlay.start is {options['start']!r}; choose {', '.join(STARTS)}")
     return _config("overlay", VCubeConfig, {name: value for name, value in options.items() if name != "start"})
 
 

@@ -13,8 +13,9 @@ routers here have none, and lose messages. So who lacks a predecessor asks:
   and the validators have their say first. One that was not asked for, from that peer, is not looked at.
 - BEFORE: it came there earlier than that. Somebody who joined late does not wait for it; believed only of a source of
   which nothing was delivered here yet (`last_delvs`). A `reject` row says so, and `before` counts it.
-- What nobody brings within `patience` is given up: what waits for it goes on, and it is not delivered any more if it comes
-  after all. A `reject` row says so, and `given_up` counts it. So are predecessors that this node's own validator refuses.
+- What nobody brings within `patience`, and the router's own time for repairs, is given up: what waits for it goes on, and it is
+  not delivered any more if it comes after all. A `reject` row says so, and `given_up` counts it. So are predecessors that this
+  node's own validator refuses.
 Whoever names a message that does not exist yet can so keep it from others for a while: its author's signature says who did.
 A predecessor known only by one that was given up, or that came before, cannot be waited for: if it comes it may be late.
 
@@ -59,6 +60,7 @@ PROTOCOL = "/weft/causal/1.0.0"
 ASKED = 64  # ids in one message; more is a fault of the peer
 BURST = 1 << 18
 EVER = 1 << 60  # microseconds: longer than anybody is there
+MOST = 1 << 40  # of anything in a configuration; as microseconds twelve days
 ID_BYTES = 96  # above 64 of a source, two numbers of 9, and what MessagePack adds
 
 Ids: TypeAlias = Annotated[tuple[MessageId, ...], Meta(max_length=ASKED)]
@@ -113,8 +115,8 @@ class CausalConfig:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             least = 0 if name in ("ask_source", "slack", "young") else 1
-            if not isinstance(value, int) or value < least:
-                raise UsageError(f"causal: {name} is {value!r:.80}; it must be a whole number, {least} at least")
+            if type(value) is not int or not least <= value <= MOST:
+                raise UsageError(f"causal: {name} is {value!r:.80}; it must be a whole number, {least} to {MOST}")
         if self.dependencies > HEADERS // ID_BYTES:
             raise UsageError(f"causal: dependencies is {self.dependencies}; no router takes more than {HEADERS // ID_BYTES}")
 
@@ -123,8 +125,8 @@ DEFAULT = CausalConfig()
 
 
 class Causal(Order):
-    """`late`: came after they had been given up. `given_up`, `before`: predecessors that were not waited for any longer, and what
-    was here that came before the subscription."""
+    """Counts: `given_up`, predecessors that were not waited for any longer; `before`, those from before the subscription; `late`,
+    messages that came when they had been given up, or come before it, or are here already."""
 
     protocols = (PROTOCOL,)
 
@@ -226,7 +228,7 @@ class Causal(Order):
         if group.first_rec is None:
             group.first_rec = self.env.now()
         if group.over(id) or id in group.held:
-            self._is_late(publication)
+            self._count_late(publication)
             return
         unmet = {d: None for d in self._heeded(header) if d != id and not group.over(d)}
         group.wanted.pop(id, None)
@@ -239,7 +241,7 @@ class Causal(Order):
         """What it waits for here; it covers no more than that."""
         return header.dependencies[: self.config.dependencies]
 
-    def _is_late(self, publication: Publication) -> None:
+    def _count_late(self, publication: Publication) -> None:
         self.late += 1
         self.trace(REJECT, publication.topic, publication.id, None, None, "late")
 
@@ -272,7 +274,7 @@ class Causal(Order):
         while ready and group.opened:
             turn = ready.popleft()
             if group.over(turn.id):
-                self._is_late(turn)
+                self._count_late(turn)
                 continue
             self._note(group, turn)
             waited = group.waited(turn.id)

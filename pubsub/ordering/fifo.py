@@ -71,6 +71,10 @@ class Fifo(Order):
         self.late = 0  # messages that came after their hole was given up
         self.given_up = 0  # messages, as far as holes tell
 
+    @property
+    def held(self) -> int:
+        return sum(len(stream.held) for stream in self.streams.values())
+
     def open(self, topic: str) -> None:
         """Until as many calls of `close` this node stamps what it publishes there, and delivers in order."""
         self.topics[topic] += 1

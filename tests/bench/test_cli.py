@@ -303,6 +303,7 @@ def test_demo_prints_its_rows(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> No
     ("words", "told"),
     [
         (["reproduce"], "name a figure, or --all"),
+        (["reproduce", "--all", "vcube-ps.fig6"], "name figures or say --all"),
         (["reproduce", "flod.percolation"], "did you mean"),
         (["bench", "spark", "--events", "many"], "such as 10000000"),
     ],

@@ -19,7 +19,7 @@ from peer.host import Host, HostConfig, open_host
 from peer.ids import Identity, peer_text
 from peer.link import LiveLink, Stream, StreamError
 from peer.records import read_record
-from peer.transport import DialError
+from peer.transport import DialError, secured
 
 ECHO = "/test/echo/1.0.0"
 FOUR, SIX = "/ip4/127.0.0.1/tcp/0", "/ip6/::1/tcp/0"
@@ -390,3 +390,27 @@ async def test_connections_reset_in_the_handshake_leave_the_host_up() -> None:
                 await trio.lowlevel.checkpoint()
                 sock.close()
             assert await b.ping(a.addresses[0]) > 0
+
+
+async def test_a_link_that_comes_up_when_the_host_has_closed_is_closed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = trio.Event()
+
+    async def slow(*args: Any, **kwargs: Any) -> Any:
+        done = await secured(*args, **kwargs)
+        await gate.wait()
+        return done
+
+    monkeypatch.setattr("peer.host.secured", slow)
+    with trio.fail_after(DEADLINE_S):
+        async with host(FOUR) as a, host() as b, trio.open_nursery() as nursery:
+
+            async def connect() -> None:
+                with suppress(DialError):
+                    await b.connect(a.addresses[0])
+
+            nursery.start_soon(connect)
+            await until(lambda: a.handshakes == 1)
+            await a.close()
+            gate.set()
+            await until(lambda: a.handshakes == 0)
+            await until(lambda: not a.links and not b.links)

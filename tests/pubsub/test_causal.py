@@ -582,9 +582,10 @@ def test_what_is_kept_for_others_is_bounded_by_number_and_age() -> None:
     assert len(node.order.kept) == node.order.kept.bytes == 0
 
 
-def test_a_config_refuses_what_cannot_be() -> None:
-    with pytest.raises(UsageError, match="causal: patience is 0; it must be a whole number, 1 at least"):
-        CausalConfig(patience=0)
+@pytest.mark.parametrize(("name", "value"), [("patience", 0), ("slack", 1 << 61), ("held", True), ("young", -1), ("asks", 1.5)])
+def test_a_config_refuses_what_cannot_be(name: str, value: object) -> None:
+    with pytest.raises(UsageError, match=f"causal: {name} is {value}; it must be a whole number, [01] to "):
+        CausalConfig(**{name: value})  # type: ignore[arg-type]
 
 
 FALSE = (

@@ -764,6 +764,8 @@ def test_options_out_of_bounds_are_refused() -> None:
         stacks.check(STACK, {"start": "x"}, {}, 10)
     with pytest.raises(UsageError, match="from the start"):
         stacks.find(STACK, {"start": "oracle"}, {}).node((1,), Inbox())(FakeEnv)
+    with pytest.raises(UsageError, match=r"overlay\.start is 'x'"):
+        stacks.find(STACK, {"start": "x"}, {}).node((1,), Inbox())(FakeEnv)
 
 
 # Whole networks.
