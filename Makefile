@@ -27,7 +27,7 @@ help:
 	@echo 'make fuzz        every decoder for a minute each; what breaks one is kept in tests/fuzz/cases'
 	@echo 'make demo        simulates, analyses on Spark, and writes weft-demo.html'
 	@echo 'make bench       events per second and memory of the simulator'
-	@echo 'make protobuf    the generated files of peer/pb, after a change to a .proto there'
+	@echo 'make protobuf    the generated files of peer/libp2p/pb, after a change to a .proto there'
 	@echo 'make clean       removes .venv, caches and builds'
 	@echo 'PYTHON=...       the Python to make .venv with, 3.11 or newer'
 
@@ -57,7 +57,7 @@ browser:
 		echo 'no chromium, and it could not be installed: the tests of the chat page need it' >&2
 
 chat: $(STAMP)
-	$(BIN)/python -m examples.chat --name "$${NAME:-$$(id -un)}" --web
+	$(BIN)/python -m libweft.examples.chat --name "$${NAME:-$$(id -un)}" --web
 
 interop: $(STAMP)
 	$(BIN)/python -m pytest -q -m slow tests/interop
@@ -84,7 +84,7 @@ bench: $(STAMP)
 protobuf:
 	@"$(PYTHON)" -m venv --clear build/protoc
 	@build/protoc/bin/python -m pip install --quiet --disable-pip-version-check grpcio-tools==1.72.2
-	build/protoc/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. peer/pb/*.proto
+	build/protoc/bin/python -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src src/libweft/peer/libp2p/pb/*.proto
 
 clean:
 	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist

@@ -3,9 +3,9 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from peer.embed import in_asyncio
-from peer.host import open_host
-from peer.ids import Identity
+from libweft.peer.libp2p.ids import Identity
+from libweft.peer.live.embed import in_asyncio
+from libweft.peer.live.host import open_host
 
 ECHO = "/example/echo/1.0.0"
 

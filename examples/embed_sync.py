@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from peer.embed import in_thread
-from peer.host import open_host
-from peer.ids import Identity
+from libweft.peer.libp2p.ids import Identity
+from libweft.peer.live.embed import in_thread
+from libweft.peer.live.host import open_host
 
 ECHO = "/example/echo/1.0.0"
 

@@ -4,12 +4,12 @@ Everybody replies to what they hear, and the last of them, who is far away, prin
 with `causal`.
 """
 
-from peer.faults import Reorder
-from peer.latency import Constant
-from peer.machine import SECOND
-from peer.sim import Simulator
-from pubsub.ordering.causal import Causal
-from pubsub.stacks import find
+from libweft.peer.machine import SECOND
+from libweft.peer.sim.faults import Reorder
+from libweft.peer.sim.latency import Constant
+from libweft.peer.sim.simulator import Simulator
+from libweft.pubsub.ordering.causal import Causal
+from libweft.pubsub.stacks import find
 
 REPLIES = {
     (1, "who has seen my cat?"): "which one?",

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from peer.errors import PeerError
-from peer.machine import Env, Peer, PeerInfo
+from libweft.peer.errors import PeerError
+from libweft.peer.machine import Env, Peer, PeerInfo
 
 ADDRESSES = 16  # of one peer, as many as a host remembers
 TEXT = 256  # bytes: letters may take four each

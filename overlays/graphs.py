@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from peer.errors import UsageError
-from peer.machine import Rng
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import Rng
 
 Edges: TypeAlias = list[tuple[int, int]]
 

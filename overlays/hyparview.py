@@ -30,10 +30,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from overlays.claims import check_infos, learn, told
-from overlays.overlay import Overlay
-from peer.errors import PeerError, UsageError
-from peer.machine import SECOND, Env, Link, Message, Peer, PeerInfo, Timer, upon
+from libweft.overlays.claims import check_infos, learn, told
+from libweft.overlays.overlay import Overlay
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.machine import SECOND, Env, Link, Message, Peer, PeerInfo, Timer, upon
 
 ASKS = 16  # attempts under way; a walk that ends beyond that leaves the newcomer to the passive view
 RARER = 4  # each pause between two probes of the passive view to the one before; a guess
@@ -120,8 +120,8 @@ class HyParViewConfig:
     refill_at_once: bool = True  # the paper's algorithm fills a slot when its peer has failed, and else in the next cycle
     faded: int = 30  # peers that gave way in reserve, a guess: as many again; 0 forgets them, as in the paper
     refusals: int = 8  # in a row, then a slot may stay empty, a guess: where all others are full, asking all of them costs more
-    first_retry: int = SECOND  # until a contact is dialled again: a guess, as in `overlays.static`
-    last_retry: int = 60 * SECOND  # the most that this grows to: a guess, as in `overlays.static`
+    first_retry: int = SECOND  # until a contact is dialled again: a guess, as in `libweft.overlays.static`
+    last_retry: int = 60 * SECOND  # the most that this grows to: a guess, as in `libweft.overlays.static`
 
     def __post_init__(self) -> None:
         least = {"active_size": 1, "passive_size": 1, "shuffle_every": 1, "patience": 1, "keepalive_every": 1}

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NoReturn, Protocol
 
-from peer.errors import UsageError
-from peer.machine import Env, Machine, Peer, PeerInfo
-from peer.trace import NEIGHBOR_DOWN, NEIGHBOR_UP
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import Env, Machine, Peer, PeerInfo
+from libweft.peer.trace import NEIGHBOR_DOWN, NEIGHBOR_UP
 
 
 class Watcher(Protocol):

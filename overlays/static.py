@@ -3,7 +3,7 @@
 A node dials the contacts it was given, at its start or `dial_after` microseconds later, and dials again with a growing delay
 when a link is lost. Its neighbours are the contacts and every other peer that speaks the router's protocol with it, whoever
 dialled and however early; it has no messages of its own.
-In the simulator the contacts come from a graph (`overlays.graphs`), live they are the bootstrap peers.
+In the simulator the contacts come from a graph (`libweft.overlays.graphs`), live they are the bootstrap peers.
 Bounds: one timer a contact; neighbours are as many as the driver lets in.
 """
 
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from overlays.overlay import Overlay
-from peer.machine import SECOND, Env, Link, Peer, Timer
+from libweft.overlays.overlay import Overlay
+from libweft.peer.machine import SECOND, Env, Link, Peer, Timer
 
 FIRST_RETRY = SECOND
 LAST_RETRY = 60 * SECOND  # guesses: soon enough after a restart, rare enough for a dead peer

@@ -24,10 +24,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from overlays.claims import learn, told
-from overlays.hyparview import Ask, Disconnect, HyParView, HyParViewConfig, Neighbor, NeighborReply
-from peer.errors import UsageError
-from peer.machine import SECOND, Env, Lane, Link, Message, Peer, PeerInfo, Timer, upon
+from libweft.overlays.claims import learn, told
+from libweft.overlays.hyparview import Ask, Disconnect, HyParView, HyParViewConfig, Neighbor, NeighborReply
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import SECOND, Env, Lane, Link, Message, Peer, PeerInfo, Timer, upon
 
 WINDOW = 16  # round trips that a neighbour's cost is the least of; a guess: a changed route shows after as many cycles
 NONCE_BITS = 63  # nobody can answer a probe before it came

@@ -29,3 +29,6 @@ Inside peer, from the bottom:
 
 Import from the modules: this package re-exports nothing, so that importing it costs nothing.
 """
+
+if __name__ != "libweft.peer":
+    raise ImportError("import libweft.peer, not peer: the second name would load every module twice")

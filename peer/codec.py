@@ -1,7 +1,7 @@
 """Typed MessagePack: the wire form of weft's own protocols.
 
 A frame is one message: an array that begins with the class's tag. A frame that does not fit a type of the protocol is
-a PeerError. Protocols that others defined bring a codec of their own, of the same shape (`peer.machine.Codec`).
+a PeerError. Protocols that others defined bring a codec of their own, of the same shape (`libweft.peer.machine.Codec`).
 Bounds: `limit` bytes a frame, checked both ways.
 """
 
@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from peer.errors import PeerError, UsageError
-from peer.machine import Message
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.machine import Message
 
 FRAME_LIMIT = 1 << 20
 

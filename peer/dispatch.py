@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from peer.errors import PeerError, UsageError
-from peer.machine import Lane, Machine, Message, MessageId, Peer, speaks
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.machine import Lane, Machine, Message, MessageId, Peer, speaks
 
 
 def receive(machine: Machine, sender: Peer, msg: Message) -> None:

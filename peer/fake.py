@@ -1,10 +1,11 @@
 """Worlds for unit tests, shipped for the tests of users' own machines: one Env that records, and a wire that joins stacks.
 
 `FakeEnv` stands under one machine, and keeps all that the machine asked of it; nothing happens until the test makes it
-happen: `receive` and `ask` of `peer.dispatch` hand it messages, `advance` lets time pass, and a recorded request is
+happen: `receive` and `ask` of `libweft.peer.dispatch` hand it messages, `advance` lets time pass, and a recorded request is
 settled by its `reply`.
 `FakeWire` joins whole stacks in one virtual time. It has no latency, no loss and one queue: whatever is asked first
-happens first, and nothing happens inside a call on an Env. For latency, faults and many nodes there is `peer.sim`.
+happens first, and nothing happens inside a call on an Env. For latency, faults and many nodes there is
+`libweft.peer.sim.simulator`.
 
     env = FakeEnv(me=1)                          wire = FakeWire(codec=True)
     machine = Gossip(env)                        a, b = wire.add(build), wire.add(build)
@@ -12,7 +13,7 @@ happens first, and nothing happens inside a call on an Env. For latency, faults 
     assert env.take() == [(3, Rumour("hot"))]    wire.run(5 * SECOND)
 
 Bounds: a FakeEnv keeps all it records until it is taken. On the wire each machine's outbox to a peer has `limit` bytes,
-under the policy of `peer.machine.admit`, and a run that does not come to rest in `STEPS` steps is an error.
+under the policy of `libweft.peer.machine.admit`, and a run that does not come to rest in `STEPS` steps is an error.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
-from peer.dispatch import ask, hears, receive, told, twin
-from peer.errors import PeerError, Refused, UsageError
-from peer.machine import Build, Codec, Link, Machine, Message, MessageId, Peer, PeerInfo, admit
+from libweft.peer.dispatch import ask, hears, receive, told, twin
+from libweft.peer.errors import PeerError, Refused, UsageError
+from libweft.peer.machine import Build, Codec, Link, Machine, Message, MessageId, Peer, PeerInfo, admit
 
 STEPS = 100_000
 OUTBOX_LIMIT = 1 << 20
@@ -128,7 +129,7 @@ class FakeRequest:
 
 
 class FakeEnv:
-    """Implements `peer.machine.Env` for one machine, and records.
+    """Implements `libweft.peer.machine.Env` for one machine, and records.
 
     `sent`, `requests`, `traced`: in order, until `take`, `take_requests` or `take_traced` clears them.
     `holds`: the peers this machine is connected to by its own wish, in order. `infos`: what it learned.

@@ -1,12 +1,12 @@
 """The contract: a protocol is a machine without IO that sees the world only through an `Env`.
 
 A machine takes messages, timers and links going up and down, and answers by calls on its Env. The same object runs in
-the simulator (`peer.sim`) and on a fake wire in a unit test (`peer.fake`); a driver on sockets needs no more of it. It
-imports no clock, no chance and no IO: time and chance come from the Env, so that the same seed gives the same run.
+the simulator (`libweft.peer.sim.simulator`) and on a fake wire in a unit test (`libweft.peer.fake`); a driver on sockets needs no
+more of it. It imports no clock, no chance and no IO: time and chance come from the Env, so that the same seed gives the same run.
 
 Below it asks for: links that are reliable and in order (as TCP's are) until they go down, which is told.
-Above it promises: what its own class says; `overlays.overlay` and `pubsub.router` are the two kinds of upper contract.
-Order inside a handler: own state first, then send, then notify upwards. `Env.send` never re-enters the caller.
+Above it promises: what its own class says; `libweft.overlays.overlay` and `libweft.pubsub.router` are the two kinds of upper
+contract. Order inside a handler: own state first, then send, then notify upwards. `Env.send` never re-enters the caller.
 
 Bounds: the queue of messages that wait for a dial, and each link's outbox, are the driver's; `admit` is the one
 place that says what happens when they are full.
@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from peer.errors import UsageError
+from libweft.peer.errors import UsageError
 
 Peer: TypeAlias = int | bytes
 """Opaque, hashable and ordered among its own kind: an int in the simulator, the peer id's bytes live."""
@@ -94,7 +94,7 @@ class Timer(Protocol):
 class Env(Protocol):
     """All that a machine may ask of the world; each machine of a stack has one of its own, bound to its protocol.
 
-    `trace` writes one row of `peer.trace`; time and node are filled in. Where `tracing` is false nobody reads them, and a
+    `trace` writes one row of `libweft.peer.trace`; time and node are filled in. Where `tracing` is false nobody reads them, and a
     machine may save itself the call. `epoch` differs at each start of the node.
     `store` is small, durable and the machine's own: it outlives a crash, unless the crash lost the disk.
     """
@@ -181,7 +181,8 @@ def upon(kind: type[Message]) -> Callable[[Method], Method]:
 def answers(kind: type[Message], *replies: type[Message]) -> Callable[[Method], Method]:
     """Mark `method(self, sender, msg, reply)` as what answers a request; `reply` is called once, now or later.
 
-    One that cannot do what it is asked for raises `peer.errors.Refused`, which costs the asker its answer and nothing more.
+    One that cannot do what it is asked for raises `libweft.peer.errors.Refused`, which costs the asker its answer and nothing
+    more.
     """
 
     def mark(method: Method) -> Method:
@@ -231,7 +232,7 @@ class Machine:
 
     def codec(self) -> Codec:
         """How its messages look on the wire; typed MessagePack unless a protocol of others says otherwise."""
-        from peer.codec import msgpack
+        from libweft.peer.codec import msgpack
 
         return msgpack(self.kinds)
 

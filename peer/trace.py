@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from peer.errors import UsageError, WeftError
-from peer.machine import Lane, MessageId, Peer
+from libweft.peer.errors import UsageError, WeftError
+from libweft.peer.machine import Lane, MessageId, Peer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,7 +71,7 @@ UNKNOWN = 0xFFFF
 
 _CARRIES_HOPS = frozenset((PUBLISH, RECEIVE, DELIVER))
 _LANES = {lane: lane.name.lower() for lane in Lane}
-_INSTALL = "traces need pyarrow: pip install 'weft[trace]'"
+_INSTALL = "traces need pyarrow: pip install 'libweft[trace]'"
 _NO_ROWS: tuple[tuple[Any, ...], ...] = ((),) * 12
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -387,9 +387,7 @@ class _Files:
         """A trace with a hole is worse than a short one: nothing is written after a part that could not be."""
         self._open = False
         self._pending = []
-        self._failure = TraceError(
-            f"cannot write the trace to {self._directory}: {why(error)}; what was written before is whole"
-        )
+        self._failure = TraceError(f"cannot write the trace to {self._directory}: {why(error)}; what was written before is whole")
         return self._failure
 
     def _write_table(self, name: str, table: pa.Table) -> None:

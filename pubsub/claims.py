@@ -1,4 +1,4 @@
-"""What a message of any router may say of ids, numbers and topics; of peers it is `overlays.claims`."""
+"""What a message of any router may say of ids, numbers and topics; of peers it is `libweft.overlays.claims`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from overlays.claims import check_peer
-from peer.errors import PeerError
-from peer.machine import MessageId, Peer
-from pubsub.message import OrderHeader
-from pubsub.router import TOPIC
+from libweft.overlays.claims import check_peer
+from libweft.peer.errors import PeerError
+from libweft.peer.machine import MessageId, Peer
+from libweft.pubsub.message import OrderHeader
+from libweft.pubsub.router import TOPIC
 
 NUMBER = (1 << 63) - 1  # as a trace has room for
 

@@ -5,18 +5,18 @@ Subscriptions filter what is delivered, not what is forwarded.
 On the wire it is `/floodsub/1.0.0`. Other implementations of that send only what a peer has told them it subscribes to;
 with `announce` a node tells, on each new link and whenever it changes, and without it saves the messages.
 Below it needs neighbours; above it promises each message once while its id is remembered.
-Bounds: the ids in `pubsub.seen`.
+Bounds: the ids in `libweft.pubsub.seen`.
 """
 
 from __future__ import annotations
 
-from overlays.overlay import Overlay
-from peer.machine import Codec, Env, Peer, upon
-from peer.trace import DUPLICATE
-from pubsub.message import Interest, Publication
-from pubsub.router import App, Role, Router
-from pubsub.rpc import Subscriptions, rpc
-from pubsub.seen import Seen
+from libweft.overlays.overlay import Overlay
+from libweft.peer.machine import Codec, Env, Peer, upon
+from libweft.peer.trace import DUPLICATE
+from libweft.pubsub.message import Interest, Publication
+from libweft.pubsub.router import App, Role, Router
+from libweft.pubsub.rpc import Subscriptions, rpc
+from libweft.pubsub.seen import Seen
 
 PROTOCOL = "/floodsub/1.0.0"
 TOLD = 256  # topics in one message: some peers read no more than 16 KiB of subscriptions at a time

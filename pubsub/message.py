@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from peer.machine import Lane, Message, MessageId
+from libweft.peer.machine import Lane, Message, MessageId
 
 Value: TypeAlias = int | float | str
 Attributes: TypeAlias = tuple[tuple[str, Value], ...]
@@ -34,7 +34,7 @@ class Publication(Message, frozen=True, tag=0):
     data: bytes
     order: OrderHeader | None = None
     attributes: Attributes = ()
-    signature: bytes = b""  # of its source, and the source's key where the peer id does not hold it: `pubsub.signing`
+    signature: bytes = b""  # of its source, and the source's key where the peer id does not hold it: `libweft.pubsub.signing`
     key: bytes = b""
 
 

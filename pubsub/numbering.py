@@ -12,8 +12,8 @@ from typing import ClassVar, TypeVar
 
 import msgspec
 
-from pubsub.signing import Signing
-from pubsub.spread import Spread
+from libweft.pubsub.carrier import Spread
+from libweft.pubsub.signing import Signing
 
 ATTRIBUTE = "weft:numbers"
 MISNUMBERED = "not the numbers that its source gave it"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from inspect import getsource
 from typing import NamedTuple
 
-from pubsub.stacks import Config, Option, find
+from libweft.pubsub.stacks import Config, Option, find
 
 FIELD = re.compile(r"^    (\w+): [\w |]+ = .*?(?:  # (.*))?$", re.MULTILINE)
 

@@ -22,7 +22,7 @@ Below it needs neighbours. Above it promises each message once while its id is r
 delivered, not what is forwarded.
 Bounds: PlumtreeConfig has those of payloads held (`Held`), of ids announced and not come (`Missing`) and of trees; ANNOUNCERS
 of one id; IDS in one message; what waits for a link to drain (`owed`, `unsent`) is part of what is held, and ends with the
-link; `pending_gossip` is as long as pending validations; ids seen in `pubsub.seen`. Three timers.
+link; `pending_gossip` is as long as pending validations; ids seen in `libweft.pubsub.seen`. Three timers.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from typing import Annotated, ClassVar, NamedTuple, TypeAlias, TypeVar
 from msgspec import Meta
 from msgspec.structs import replace
 
-from overlays.overlay import Overlay
-from peer.errors import UsageError
-from peer.machine import MS, SECOND, Env, Lane, Message, MessageId, Peer, Timer, upon
-from peer.trace import DUPLICATE, GRAFT, PRUNE
-from pubsub.message import Publication, Verdict, weight
-from pubsub.router import App, Role, Router
-from pubsub.seen import LIMIT, TTL, Seen
-from pubsub.spread import Spread, parts
+from libweft.overlays.overlay import Overlay
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import MS, SECOND, Env, Lane, Message, MessageId, Peer, Timer, upon
+from libweft.peer.trace import DUPLICATE, GRAFT, PRUNE
+from libweft.pubsub.carrier import Spread, parts
+from libweft.pubsub.message import Publication, Verdict, weight
+from libweft.pubsub.router import App, Role, Router
+from libweft.pubsub.seen import LIMIT, TTL, Seen
 
 PROTOCOL = "/weft/plumtree/1.0.0"
 

@@ -17,12 +17,12 @@ from typing import Protocol
 
 from msgspec.msgpack import encode
 
-from overlays.overlay import Overlay
-from peer.errors import UsageError
-from peer.machine import EPOCH_BITS, Env, Machine, MessageId, Peer
-from peer.trace import DELIVER, JOIN, JOINED, LEAVE, PUBLISH, RECEIVE, REJECT
-from pubsub.message import Attributes, Filter, Interest, OrderHeader, Publication, Verdict
-from pubsub.signing import Signing
+from libweft.overlays.overlay import Overlay
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import EPOCH_BITS, Env, Machine, MessageId, Peer
+from libweft.peer.trace import DELIVER, JOIN, JOINED, LEAVE, PUBLISH, RECEIVE, REJECT
+from libweft.pubsub.message import Attributes, Filter, Interest, OrderHeader, Publication, Verdict
+from libweft.pubsub.signing import Signing
 
 EPOCH_ROOM = (1 << EPOCH_BITS) - 1
 LARGEST = 900_000  # bytes of data; with the next three it stays below a frame's 1 MiB

@@ -9,8 +9,8 @@ neither is to the byte what other libraries write; data that happens to begin wi
 A message is written by hand, and the same bytes are read once: of what a node hears most is a copy, and objects of protobuf cost
 more than all else that is done with one.
 
-Bounds: `limit` bytes a frame, AUTHOR of an author; SUBSCRIPTIONS and PUBLICATIONS in one; what `pubsub.recent` keeps of messages
-up to KEPT bytes.
+Bounds: `limit` bytes a frame, AUTHOR of an author; SUBSCRIPTIONS and PUBLICATIONS in one; what `libweft.pubsub.encoding_cache`
+keeps of messages up to KEPT bytes.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import ClassVar
 import msgspec
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from peer.codec import FRAME_LIMIT
-from peer.errors import PeerError, UsageError
-from peer.frame import read_uvarint, uvarint
-from peer.machine import EPOCH_BITS, Lane, Message, MessageId, Peer
-from peer.pb import parse, rpc_pb2
-from pubsub.message import Attributes, OrderHeader, Publication, weight
-from pubsub.recent import Recent
+from libweft.peer.codec import FRAME_LIMIT
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.libp2p.frame import read_uvarint, uvarint
+from libweft.peer.libp2p.pb import parse, rpc_pb2
+from libweft.peer.machine import EPOCH_BITS, Lane, Message, MessageId, Peer
+from libweft.pubsub.encoding_cache import Recent
+from libweft.pubsub.message import Attributes, OrderHeader, Publication, weight
 
 JOINED = 1 << 16  # some peers take no longer RPC unless one message alone is
 SUBSCRIPTIONS = PUBLICATIONS = 10_000

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from peer.errors import UsageError
-from peer.machine import SECOND
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import SECOND
 
 LIMIT = 1 << 16
 TTL = 120 * SECOND  # as in libp2p's pub/sub

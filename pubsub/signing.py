@@ -13,10 +13,10 @@ from functools import lru_cache
 
 import msgspec
 
-from peer.errors import PeerError
-from peer.ids import Identity, PublicKey, key_in
-from pubsub.message import Publication
-from pubsub.rpc import canonical, unsigned
+from libweft.peer.errors import PeerError
+from libweft.peer.libp2p.ids import Identity, PublicKey, key_in
+from libweft.pubsub.message import Publication
+from libweft.pubsub.rpc import canonical, unsigned
 
 PREFIX = b"libp2p-pubsub:"
 KEYS = 1_024

@@ -1,7 +1,7 @@
 """The registry of stacks: `overlay/router` by name, with options, for the API, the command line and the benches alike.
 
 A new protocol is one line here. Options are the fields of configs; an option's default gives its type, the comment behind it its
-meaning (`pubsub.options`), and what is allowed beyond that, its `check` says.
+meaning (`libweft.pubsub.options`), and what is allowed beyond that, its `check` says.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ from difflib import get_close_matches
 from functools import cache, lru_cache, partial
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
-from overlays import graphs
-from overlays.hyparview import HyParView, HyParViewConfig
-from overlays.kademlia.config import KademliaConfig
-from overlays.kademlia.dht import Kademlia
-from overlays.kademlia.neighbors import KademliaNeighbors
-from overlays.overlay import Overlay
-from overlays.static import Static
-from overlays.vcube.config import VCubeConfig
-from overlays.vcube.machine import VCube
-from overlays.vcube.roll import Census, Founders
-from overlays.xbot import XBot, XBotConfig
-from peer.errors import UsageError
-from peer.machine import Build, Env, Machine, Peer, Rng
-from pubsub.flood import Flood
-from pubsub.gossipsub.config import GossipSubConfig
-from pubsub.gossipsub.router import GossipSub
-from pubsub.kadpubsub.config import KadPubSubConfig
-from pubsub.kadpubsub.router import KadPubSub
-from pubsub.ordering.order import Order
-from pubsub.plumtree import Plumtree, PlumtreeConfig
-from pubsub.router import App, Router
-from pubsub.scribe.config import BrokerConfig, ScribeConfig
-from pubsub.scribe.router import SrptB, SrptS
-from pubsub.signing import Signing
-from pubsub.vcube_pb.config import VCubePBConfig
-from pubsub.vcube_pb.router import VCubePB
-from pubsub.vcube_ps.config import VCubePSConfig
-from pubsub.vcube_ps.router import VCubePS
+from libweft.overlays import graphs
+from libweft.overlays.hyparview import HyParView, HyParViewConfig
+from libweft.overlays.kademlia.config import KademliaConfig
+from libweft.overlays.kademlia.dht import Kademlia
+from libweft.overlays.kademlia.neighbors import KademliaNeighbors
+from libweft.overlays.overlay import Overlay
+from libweft.overlays.static import Static
+from libweft.overlays.vcube.config import VCubeConfig
+from libweft.overlays.vcube.machine import VCube
+from libweft.overlays.vcube.members import Census, Founders
+from libweft.overlays.xbot import XBot, XBotConfig
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import Build, Env, Machine, Peer, Rng
+from libweft.pubsub.flood import Flood
+from libweft.pubsub.gossipsub.config import GossipSubConfig
+from libweft.pubsub.gossipsub.router import GossipSub
+from libweft.pubsub.kadpubsub.config import KadPubSubConfig
+from libweft.pubsub.kadpubsub.router import KadPubSub
+from libweft.pubsub.ordering.order import Order
+from libweft.pubsub.plumtree import Plumtree, PlumtreeConfig
+from libweft.pubsub.router import App, Router
+from libweft.pubsub.scribe.config import BrokerConfig, ScribeConfig
+from libweft.pubsub.scribe.router import SrptB, SrptS
+from libweft.pubsub.signing import Signing
+from libweft.pubsub.vcube_pb.config import VCubePBConfig
+from libweft.pubsub.vcube_pb.router import VCubePB
+from libweft.pubsub.vcube_ps.config import VCubePSConfig
+from libweft.pubsub.vcube_ps.router import VCubePS
 
 Option: TypeAlias = bool | int | float | str
 Options: TypeAlias = dict[str, Option]
@@ -141,9 +141,7 @@ class Stack:
     def admit(self, live: Sequence[int], rng: Rng) -> Contacts:
         return self.overlay.admit(self.overlay_options, live, rng)
 
-    def node(
-        self, contacts: Contacts, app: App, signing: Signing | None = None, order: MakeOrder | None = None
-    ) -> Build:
+    def node(self, contacts: Contacts, app: App, signing: Signing | None = None, order: MakeOrder | None = None) -> Build:
         """How one node is built: its overlay, then its router, then the order above it, if there is one."""
         return partial(self._build, contacts, app, signing, order)
 
@@ -368,12 +366,8 @@ def _build_plumtree(env: Env, overlay: Overlay, app: App, options: Options) -> R
 STARTS = ("join", "order", "oracle")
 
 OVERLAYS = {
-    "static": OverlayKind(
-        (StaticConfig,), _check_static, _introduce_static, _admit_static, _build_static
-    ),
-    "hyparview": OverlayKind(
-        (HyParViewConfig,), _check_hyparview, _introduce_hyparview, _admit_hyparview, _build_hyparview
-    ),
+    "static": OverlayKind((StaticConfig,), _check_static, _introduce_static, _admit_static, _build_static),
+    "hyparview": OverlayKind((HyParViewConfig,), _check_hyparview, _introduce_hyparview, _admit_hyparview, _build_hyparview),
     "xbot": OverlayKind((XBotConfig,), _check_xbot, _introduce_hyparview, _admit_hyparview, _build_xbot),
     "kademlia": OverlayKind(
         (KademliaConfig, LinksConfig), _check_kademlia, _introduce_kademlia, _admit_hyparview, _build_kademlia
@@ -391,20 +385,10 @@ OVERLAYS = {
 ROUTERS = {
     "flood": RouterKind((FloodConfig,), {"announce": True}, Flood.protocols, _build_flood),
     "plumtree": RouterKind((PlumtreeConfig,), {}, Plumtree.protocols, _build_plumtree, config=PlumtreeConfig),
-    "gossipsub": RouterKind(
-        (GossipSubConfig,), {}, GossipSub.protocols, _build_gossipsub, config=GossipSubConfig
-    ),
-    "kadpubsub": RouterKind(
-        (KadPubSubConfig,), {}, KadPubSub.protocols, _build_kadpubsub, ("kademlia",), KadPubSubConfig
-    ),
-    "vcube-ps": RouterKind(
-        (VCubePSConfig,), {}, VCubePS.protocols, _build_vcube_ps, ("vcube",), VCubePSConfig
-    ),
-    "vcube-pb": RouterKind(
-        (VCubePBConfig,), {}, VCubePB.protocols, _build_vcube_pb, ("vcube",), VCubePBConfig
-    ),
-    "srpt-s": RouterKind(
-        (ScribeConfig,), {}, SrptS.protocols, _build_srpt_s, ("vcube", "kademlia"), ScribeConfig
-    ),
+    "gossipsub": RouterKind((GossipSubConfig,), {}, GossipSub.protocols, _build_gossipsub, config=GossipSubConfig),
+    "kadpubsub": RouterKind((KadPubSubConfig,), {}, KadPubSub.protocols, _build_kadpubsub, ("kademlia",), KadPubSubConfig),
+    "vcube-ps": RouterKind((VCubePSConfig,), {}, VCubePS.protocols, _build_vcube_ps, ("vcube",), VCubePSConfig),
+    "vcube-pb": RouterKind((VCubePBConfig,), {}, VCubePB.protocols, _build_vcube_pb, ("vcube",), VCubePBConfig),
+    "srpt-s": RouterKind((ScribeConfig,), {}, SrptS.protocols, _build_srpt_s, ("vcube", "kademlia"), ScribeConfig),
     "srpt-b": RouterKind((BrokerConfig,), {}, SrptB.protocols, _build_srpt_b, ("vcube",), BrokerConfig),
 }

@@ -29,7 +29,7 @@ def pytest_configure() -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One for all tests of the measures: a process has one at a time, and starting it takes longer than most of them."""
-    from bench.spark.session import spark_session
+    from libweft.bench.spark.session import spark_session
 
     with spark_session("local[2]", memory="1g", short=True) as session:
         yield session

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench.cli import main
-from bench.scenario import Scenario
+from libweft.__main__ import main
+from libweft.bench.runs.scenario import Scenario
 
 TEXT = (Path(__file__).parent.parent / "README.md").read_text()
 

@@ -19,9 +19,9 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.papers.figure import Figure, Lab, Measures, Row, measured, number
-from bench.scenario import Options, Scenario, Workload
-from peer.trace import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
+from libweft.bench.papers.figure import Figure, Lab, Measures, Row, measured, number
+from libweft.bench.runs.scenario import Options, Scenario, Workload
+from libweft.peer.trace import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,7 +5,7 @@ measurements and how they are drawn. The lab runs each scenario in the simulator
 the trace and keeps the measures; the in-process counters are never asked. One Spark session serves all figures. A run is made
 here, where it tells how far it is; or, where several are to be under way at a time, as a task of that Spark, as in a sweep.
 
-It asks of below: `bench.run.run` for traces and `bench.spark.analysis.figures` for their measures.
+It asks of below: `libweft.bench.runs.run.run` for traces and `libweft.bench.spark.analysis.figures` for their measures.
 It promises above: one object a figure, ready for JSON; a figure that fails has an `error` and costs no other; a failed
 run is named by the command that replays it.
 Bounds: on disk are the traces of `MOST_RUNS` runs at once, and no run begins while they have `MOST_ROWS` rows; in memory the
@@ -31,13 +31,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from bench.kept import Kept, key_of
-from bench.papers import Listed, find
-from bench.scenario import Scenario, command
-from bench.spark.tasks import Pool, SparkExecutor, is_embedded
-from bench.student import half_width
-from peer.errors import UsageError, WeftError, one_line
-from peer.sim import stream
+from libweft.bench.papers import Listed, find
+from libweft.bench.runs.scenario import Scenario, command
+from libweft.bench.spark.tasks import Pool, SparkExecutor, is_embedded
+from libweft.bench.sweep.confidence import half_width
+from libweft.bench.sweep.run_cache import Kept, key_of
+from libweft.peer.errors import UsageError, WeftError, one_line
+from libweft.peer.sim.simulator import stream
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -134,7 +134,7 @@ class Figure(NamedTuple):
     """`draw` puts onto axes what `rows` came to; `runs` is how many runs a point has, `quick_runs` how many with --quick.
 
     `wants` are the figures that an analysis leaves out unless it is asked ("messages", "graph"), by the names that
-    `bench.spark.analysis.figures` has for them; with "alone" among them it leaves out all others.
+    `libweft.bench.spark.analysis.figures` has for them; with "alone" among them it leaves out all others.
     """
 
     kinds: tuple[str, ...]
@@ -370,7 +370,7 @@ def _part(progress: Progress | None, name: str, done: int, parts: int) -> Progre
 
 def _prepare(pictures: Path) -> None:
     """Before hours of runs, not after them."""
-    from bench.papers.picture import require
+    from libweft.bench.papers.picture import require
 
     require()
     try:
@@ -380,7 +380,7 @@ def _prepare(pictures: Path) -> None:
 
 
 def _draw(path: Path, listed: Listed, lab: Lab, draw: Callable[[Axes], None]) -> None:
-    from bench.papers.picture import save
+    from libweft.bench.papers.picture import save
 
     runs = "one run" if lab.runs == 1 else f"{lab.runs} runs at most"
     about = f"{runs} a point, seed {lab.seed}{', quick' if lab.quick else ''}"
@@ -408,12 +408,12 @@ def _rows(trace: Path) -> int:
 
 
 def _simulator() -> Simulate:
-    from bench.run import run
+    from libweft.bench.runs.run import run
 
     return run
 
 
 def _analysis() -> Analyse:
-    from bench.spark.analysis import figures
+    from libweft.bench.spark.analysis import figures
 
     return figures

@@ -28,10 +28,10 @@ from math import sqrt
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from bench.papers.figure import Figure, Lab, Row, measured, number
-from bench.scenario import Network, Scenario, Workload
-from peer.faults import MassCrash
-from peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
+from libweft.bench.papers.figure import Figure, Lab, Row, measured, number
+from libweft.bench.runs.scenario import Network, Scenario, Workload
+from libweft.peer.sim.faults import MassCrash
+from libweft.peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -103,7 +103,7 @@ def _inside_row(shares: Sequence[Sequence[float]]) -> Row:
 
 def draw(axes: Axes, rows: Sequence[Row]) -> None:
     """The row of the publishers has no place on these axes."""
-    from bench.papers import picture
+    from libweft.bench.papers import picture
 
     line = range(15, 66)
     picture.paper(axes, line, [100 * giant(percent / 100) for percent in line], "site percolation")

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bench.attacks import AnyAttack, Silent
-from bench.papers.figure import Figure, Lab, Row, measured, number
-from bench.scenario import Options, Scenario, Workload
-from peer.latency import Uniform
-from peer.machine import SECOND
-from peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
+from libweft.bench.papers.figure import Figure, Lab, Row, measured, number
+from libweft.bench.runs.attacks import AnyAttack, Silent
+from libweft.bench.runs.scenario import Options, Scenario, Workload
+from libweft.peer.machine import SECOND
+from libweft.peer.sim.latency import Uniform
+from libweft.peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,9 +85,7 @@ def rows(lab: Lab) -> list[Row]:
     return table
 
 
-def scenario(
-    nodes: int, seed: int, attack: tuple[AnyAttack, ...], router: str, *, quick: bool, dawn: bool = False
-) -> Scenario:
+def scenario(nodes: int, seed: int, attack: tuple[AnyAttack, ...], router: str, *, quick: bool, dawn: bool = False) -> Scenario:
     """Where addresses are shared, P6 counts; the evaluation has it in that run alone.
 
     At dawn honest nodes are there, and know nobody but the sybils that dial them, until they dial each other.

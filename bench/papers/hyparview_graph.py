@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from bench.papers.figure import Figure, Lab, Row, measured, number
-from bench.papers.hyparview_setting import NODES, warmed
-from bench.scenario import Scenario, Workload
-from peer.trace import NEIGHBOR_DOWN, NEIGHBOR_UP, NODE_DOWN, NODE_UP
+from libweft.bench.papers.figure import Figure, Lab, Row, measured, number
+from libweft.bench.papers.hyparview_setting import NODES, warmed
+from libweft.bench.runs.scenario import Scenario, Workload
+from libweft.peer.trace import NEIGHBOR_DOWN, NEIGHBOR_UP, NODE_DOWN, NODE_UP
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from bench.papers.figure import Figure, Lab, Measures, Row, measured
-from bench.papers.hyparview_setting import CYCLE, NODES, by_crash, warmed
-from bench.scenario import Scenario, Workload
-from peer.faults import MassCrash
-from peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
+from libweft.bench.papers.figure import Figure, Lab, Measures, Row, measured
+from libweft.bench.papers.hyparview_setting import CYCLE, NODES, by_crash, warmed
+from libweft.bench.runs.scenario import Scenario, Workload
+from libweft.peer.sim.faults import MassCrash
+from libweft.peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +55,7 @@ def healed(measures: Measures) -> int:
 
 
 def draw(axes: Axes, rows: Sequence[Row]) -> None:
-    from bench.papers import picture
+    from libweft.bench.papers import picture
 
     crashes = list(PAPER) if len(rows) == len(PAPER) else list(QUICK)
     picture.paper(axes, [100 * crashed for crashed in PAPER], list(PAPER.values()), "HyParView")

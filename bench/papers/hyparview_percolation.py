@@ -1,7 +1,7 @@
 """hyparview.percolation: what the first messages after a mass crash reach over HyParView's views, against site percolation.
 
-As `bench.papers.flood_percolation`, which has the theory and its tolerances, with the overlay that HyParView makes in the place
-of a random regular graph: if its views are as random as such a graph, the same share of the survivors is reached. A run
+As `libweft.bench.papers.flood_percolation`, which has the theory and its tolerances, with the overlay that HyParView makes in the
+place of a random regular graph: if its views are as random as such a graph, the same share of the survivors is reached. A run
 publishes from `MESSAGES` random survivors at the moment of the crash, before anybody has noticed. All that are inside the giant
 component reach the same nodes, so a run has one value for what is reached, and one for how many publishers were inside.
 """
@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from bench.papers.figure import Figure, Lab, Measures, Row, measured
-from bench.papers.flood_percolation import CRASHED, DEVIATIONS, INSIDE, UNNOTICED, giant, reached, reached_row
-from bench.papers.hyparview_setting import NODES, by_crash, warmed
-from bench.scenario import Network, Scenario, Workload
-from peer.faults import MassCrash
-from peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
+from libweft.bench.papers.figure import Figure, Lab, Measures, Row, measured
+from libweft.bench.papers.flood_percolation import CRASHED, DEVIATIONS, INSIDE, UNNOTICED, giant, reached, reached_row
+from libweft.bench.papers.hyparview_setting import NODES, by_crash, warmed
+from libweft.bench.runs.scenario import Network, Scenario, Workload
+from libweft.peer.sim.faults import MassCrash
+from libweft.peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +67,7 @@ def _inside_row(shares: dict[float, list[list[float]]]) -> Row:
 
 
 def draw(axes: Axes, rows: Sequence[Row]) -> None:
-    from bench.papers import flood_percolation
+    from libweft.bench.papers import flood_percolation
 
     flood_percolation.draw(axes, rows)
 

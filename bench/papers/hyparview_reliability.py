@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from bench.papers.figure import Figure, Lab, Row, measured, number
-from bench.papers.hyparview_setting import NODES, by_crash, warmed
-from bench.scenario import Scenario, Workload
-from peer.faults import MassCrash
-from peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
+from libweft.bench.papers.figure import Figure, Lab, Row, measured, number
+from libweft.bench.papers.hyparview_setting import NODES, by_crash, warmed
+from libweft.bench.runs.scenario import Scenario, Workload
+from libweft.peer.sim.faults import MassCrash
+from libweft.peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,13 +44,11 @@ def rows(lab: Lab) -> list[Row]:
 def scenario(nodes: int, crashed: float, seed: int) -> Scenario:
     """The crash comes just before the first publish, at the same moment."""
     base = warmed(nodes, seed, CYCLES)
-    return replace(
-        base, workload=Workload(messages=MESSAGES, rate=1 / APART), faults=(MassCrash(at=base.warmup, share=crashed),)
-    )
+    return replace(base, workload=Workload(messages=MESSAGES, rate=1 / APART), faults=(MassCrash(at=base.warmup, share=crashed),))
 
 
 def draw(axes: Axes, rows: Sequence[Row]) -> None:
-    from bench.papers import picture
+    from libweft.bench.papers import picture
 
     crashes = list(PAPER) if len(rows) == len(PAPER) else list(QUICK)
     picture.paper(axes, [100 * crashed for crashed in PAPER], list(PAPER.values()), "HyParView")

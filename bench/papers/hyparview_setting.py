@@ -2,21 +2,22 @@
 
 J. Leitão, J. Pereira, L. Rodrigues: "HyParView: a membership protocol for reliable gossip-based broadcast", DSN 2007, and
 "Epidemic Broadcast Trees", SRDS 2007. 10,000 nodes, active view 5, passive view 30, walks of 6 and 3, shuffles of 3 and 4:
-all are the defaults of `overlays.hyparview`. Nodes join one by one, each through a random one of those before it.
+all are the defaults of `libweft.overlays.hyparview`. Nodes join one by one, each through a random one of those before it.
 
 Their simulator counts cycles, and whatever a message sets off is over before the next begins. So a cycle lasts `CYCLE`, in
 which a message and all it sets off are a moment: a crash is noticed after a tenth of a second, and a dial to a dead peer
 fails after another. Each node shuffles once a cycle, at a moment of its own. Probes of known peers, which the papers do not have,
-are off, and keep-alives are as rare as shuffles. What else `overlays.hyparview` does after a mass crash beyond the paper is on.
+are off, and keep-alives are as rare as shuffles. What else `libweft.overlays.hyparview` does after a mass crash beyond the paper
+is on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from bench.papers.figure import Lab, Measures
-from bench.scenario import Network, Scenario
-from peer.machine import SECOND
+from libweft.bench.papers.figure import Lab, Measures
+from libweft.bench.runs.scenario import Network, Scenario
+from libweft.peer.machine import SECOND
 
 NODES = 10_000
 CYCLE = 20_000.0

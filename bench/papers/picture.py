@@ -13,13 +13,13 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from bench.papers.figure import CONFIDENCE, Row
-from peer.errors import UsageError
+from libweft.bench.papers.figure import CONFIDENCE, Row
+from libweft.peer.errors import UsageError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-INSTALL = "pictures need matplotlib: pip install 'weft[spark]'"
+INSTALL = "pictures need matplotlib: pip install 'libweft[spark]'"
 BLACK, BLUE = "#000000", "#0072B2"
 
 

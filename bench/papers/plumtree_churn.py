@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from bench.papers.figure import Figure, Lab, Row, measured, number
-from bench.papers.hyparview_setting import CYCLE, NODES, NOTICED, warmed
-from bench.papers.plumtree_crash import LATE, PAPER_S_OWN
-from bench.scenario import Network, Scenario, Workload
-from peer.faults import Crash
-from peer.latency import Constant
-from peer.sim import stream
-from peer.trace import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE
+from libweft.bench.papers.figure import Figure, Lab, Row, measured, number
+from libweft.bench.papers.hyparview_setting import CYCLE, NODES, NOTICED, warmed
+from libweft.bench.papers.plumtree_crash import LATE, PAPER_S_OWN
+from libweft.bench.runs.scenario import Network, Scenario, Workload
+from libweft.peer.sim.faults import Crash
+from libweft.peer.sim.latency import Constant
+from libweft.peer.sim.simulator import stream
+from libweft.peer.trace import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,7 +65,7 @@ def scenario(nodes: int, cycles: int, seed: int) -> Scenario:
 
 
 def draw(axes: Axes, rows: Sequence[Row]) -> None:
-    from bench.papers import picture
+    from libweft.bench.papers import picture
 
     picture.paper(axes, range(2), [row.paper for row in rows[:2]], "Plumtree")
     picture.ours(axes, range(2), rows[:2])

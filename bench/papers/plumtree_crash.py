@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
-from bench.papers.figure import Figure, Lab, Measures, Row, measured, number
-from bench.papers.hyparview_setting import CYCLE, NODES, NOTICED, by_crash, warmed
-from bench.scenario import Network, Scenario, Workload
-from peer.faults import MassCrash
-from peer.latency import Constant
-from peer.trace import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE
+from libweft.bench.papers.figure import Figure, Lab, Measures, Row, measured, number
+from libweft.bench.papers.hyparview_setting import CYCLE, NODES, NOTICED, by_crash, warmed
+from libweft.bench.runs.scenario import Network, Scenario, Workload
+from libweft.peer.sim.faults import MassCrash
+from libweft.peer.sim.latency import Constant
+from libweft.peer.trace import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +67,7 @@ def scenario(nodes: int, crashed: float, seed: int) -> Scenario:
 
 
 def draw(axes: Axes, rows: Sequence[Row]) -> None:
-    from bench.papers import picture
+    from libweft.bench.papers import picture
 
     for place, (crashed, values) in enumerate(PAPER.items()):
         picture.paper(axes, range(len(values)), values, f"{crashed:.0%} crashed")

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from bench.papers.figure import Figure, Lab, Measures, Row, measured, number
-from bench.papers.hyparview_setting import CYCLE, NODES, OVERLAY, warmed
-from bench.papers.plumtree_rmr import SETTLE
-from bench.scenario import Scenario, Workload
-from peer.latency import Constant
-from peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
+from libweft.bench.papers.figure import Figure, Lab, Measures, Row, measured, number
+from libweft.bench.papers.hyparview_setting import CYCLE, NODES, OVERLAY, warmed
+from libweft.bench.papers.plumtree_rmr import SETTLE
+from libweft.bench.runs.scenario import Scenario, Workload
+from libweft.peer.sim.latency import Constant
+from libweft.peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,7 +86,7 @@ def depth(measures: Measures) -> float:
 
 
 def draw(axes: Axes, rows: Sequence[Row]) -> None:
-    from bench.papers import picture
+    from libweft.bench.papers import picture
 
     places = range(len(rows))
     picture.paper(axes, places, [row.paper for row in rows], "Plumtree")

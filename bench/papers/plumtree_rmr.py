@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from bench.papers.figure import Figure, Lab, Measures, Row, measured, number
-from bench.papers.hyparview_setting import CYCLE, NODES, OVERLAY, warmed
-from bench.scenario import Scenario, Workload
-from peer.latency import Constant
-from peer.trace import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
+from libweft.bench.papers.figure import Figure, Lab, Measures, Row, measured, number
+from libweft.bench.papers.hyparview_setting import CYCLE, NODES, OVERLAY, warmed
+from libweft.bench.runs.scenario import Scenario, Workload
+from libweft.peer.sim.latency import Constant
+from libweft.peer.trace import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +67,7 @@ def scenario(nodes: int, stack: str, seed: int) -> Scenario:
 
 
 def draw(axes: Axes, rows: Sequence[Row]) -> None:
-    from bench.papers import picture
+    from libweft.bench.papers import picture
 
     for paper, name in ((PLUMTREE, "Plumtree"), (FLOOD, "flood")):
         picture.paper(axes, range(1, len(paper) + 1), paper, name)

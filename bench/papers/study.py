@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.papers.figure import Figure, Lab, Measures, Row, measured
-from bench.scenario import Network, Options, Scenario, Workload
-from peer.faults import MassCrash
-from peer.trace import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
+from libweft.bench.papers.figure import Figure, Lab, Measures, Row, measured
+from libweft.bench.runs.scenario import Network, Options, Scenario, Workload
+from libweft.peer.sim.faults import MassCrash
+from libweft.peer.trace import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

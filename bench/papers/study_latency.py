@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bench.papers.figure import number
-from bench.papers.study import figure
+from libweft.bench.papers.figure import number
+from libweft.bench.papers.study import figure
 
 FIGURE = figure(
     {

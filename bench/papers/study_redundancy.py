@@ -5,8 +5,8 @@ The first, RMR, does not see that a router makes nodes relay what they did not a
 
 from __future__ import annotations
 
-from bench.papers.figure import number
-from bench.papers.study import figure
+from libweft.bench.papers.figure import number
+from libweft.bench.papers.study import figure
 
 FIGURE = figure(
     {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.papers.figure import number
-from bench.papers.study import figure
+from libweft.bench.papers.figure import number
+from libweft.bench.papers.study import figure
 
 FIGURE = figure({"reliability (%)": lambda measures: 100 * number(measures, "reliability")})

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.papers.figure import Figure, Lab, Row, measured, number
-from bench.scenario import Scenario, Workload
-from peer.latency import VCubePB
-from peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
+from libweft.bench.papers.figure import Figure, Lab, Row, measured, number
+from libweft.bench.runs.scenario import Scenario, Workload
+from libweft.peer.sim.latency import VCubePB
+from libweft.peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,7 +101,7 @@ def scenario(case: Case, d: int, seed: int) -> Scenario:
 
 
 def draw(axes: Axes, rows: Sequence[Row]) -> None:
-    from bench.papers import picture
+    from libweft.bench.papers import picture
 
     named = {row.name: row for row in rows}
     for case in CASES:

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from math import log2
 from typing import TYPE_CHECKING
 
-from bench.papers.figure import Figure, Judged, Lab, Measures, Row, measured, number
-from bench.papers.vcube_pb_setting import KINDS, RUNS, SIZES, WANTS, Point, measure, sizes
+from libweft.bench.papers.figure import Figure, Judged, Lab, Measures, Row, measured, number
+from libweft.bench.papers.vcube_pb_setting import KINDS, RUNS, SIZES, WANTS, Point, measure, sizes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +57,7 @@ def _interval(row: Row, quick: bool) -> Row:
 
 
 def draw(axes: Axes, rows: Sequence[Row]) -> None:
-    from bench.papers import picture
+    from libweft.bench.papers import picture
 
     named = {row.name: row for row in rows}
     for tree in ("VCube-PB", "a fixed tree"):

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from bench.papers.figure import Figure, Lab, Measures, Row, measured
-from bench.papers.vcube_pb_setting import KINDS, RUNS, SIZES, WANTS, Point, measure, sizes
+from libweft.bench.papers.figure import Figure, Lab, Measures, Row, measured
+from libweft.bench.papers.vcube_pb_setting import KINDS, RUNS, SIZES, WANTS, Point, measure, sizes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +55,7 @@ def _name(nodes: int, share: float, tree: str) -> str:
 
 
 def draw(axes: Axes, rows: Sequence[Row]) -> None:
-    from bench.papers import picture
+    from libweft.bench.papers import picture
 
     named = {row.name: row for row in rows}
     for share in SHARES:

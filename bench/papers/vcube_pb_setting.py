@@ -21,13 +21,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from bench.papers.figure import Lab, Measures
-from bench.papers.vcube_ps_setting import measured_at
-from bench.scenario import Churn, Scenario, Workload
-from peer.faults import Reorder
-from peer.latency import VCubePB
-from peer.sim import stream
-from peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE
+from libweft.bench.papers.figure import Lab, Measures
+from libweft.bench.papers.vcube_ps_setting import measured_at
+from libweft.bench.runs.scenario import Churn, Scenario, Workload
+from libweft.peer.sim.faults import Reorder
+from libweft.peer.sim.latency import VCubePB
+from libweft.peer.sim.simulator import stream
+from libweft.peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE
 
 KINDS = (PUBLISH, RECEIVE, DELIVER, JOINED, LEAVE, NODE_DOWN)
 WANTS = ("messages", "subscribed")  # of all: a run serves several figures

@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from bench.papers.figure import Lab, Measures, Row, measured, number
-from bench.papers.vcube_ps_setting import CHARGED, TREE, WARMUP, measured_at, srpt, vcube_ps
-from bench.scenario import Churn, Scenario, Workload
-from peer.machine import SECOND
+from libweft.bench.papers.figure import Lab, Measures, Row, measured, number
+from libweft.bench.papers.vcube_ps_setting import CHARGED, TREE, WARMUP, measured_at, srpt, vcube_ps
+from libweft.bench.runs.scenario import Churn, Scenario, Workload
+from libweft.peer.machine import SECOND
 
 WANTS = ("batches", "false_positives", "alone")
 VCUBE_PS, SRPT = "VCube-PS", "SRPT"

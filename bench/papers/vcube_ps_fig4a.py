@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bench.papers.figure import Figure, Judged, Lab, Measures, Row, measured, number
-from bench.papers.vcube_ps_setting import (
+from libweft.bench.papers.figure import Figure, Judged, Lab, Measures, Row, measured, number
+from libweft.bench.papers.vcube_ps_setting import (
     CHARGED,
     FREE,
     KINDS,
@@ -62,7 +62,7 @@ def _name(system: str, point: Point) -> str:
 
 
 def draw(axes: Axes, rows: Sequence[Row]) -> None:
-    from bench.papers import picture
+    from libweft.bench.papers import picture
 
     named = {row.name: row for row in rows}
     for system, program in (("VCube-PS", PROGRAM), ("SRPT", SRPT)):

@@ -14,19 +14,8 @@ from collections.abc import Sequence
 from math import comb, sqrt
 from typing import TYPE_CHECKING
 
-from bench.papers.figure import Figure, Lab, Row, measured, number
-from bench.papers.vcube_ps_setting import (
-    COPIES,
-    KINDS,
-    ONCE,
-    PROGRAM,
-    QUICK_RUNS,
-    RUNS,
-    SRPT,
-    WANTS,
-    Point,
-    measure,
-)
+from libweft.bench.papers.figure import Figure, Lab, Row, measured, number
+from libweft.bench.papers.vcube_ps_setting import COPIES, KINDS, ONCE, PROGRAM, QUICK_RUNS, RUNS, SRPT, WANTS, Point, measure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,7 +60,7 @@ def _others(point: Point) -> float:
 
 
 def draw(axes: Axes, rows: Sequence[Row]) -> None:
-    from bench.papers import picture
+    from libweft.bench.papers import picture
 
     named = {row.name: row for row in rows}
     for share in (1.0, 0.25):

@@ -14,9 +14,20 @@ from collections.abc import Sequence
 from math import log2
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.papers.figure import Figure, Judged, Lab, Row, measured, number
-from bench.papers.vcube_ps_setting import CHARGED, FREE, ONCE, RUNS, TIMES, measured_at, runs_of, srpt, tolerance, vcube_ps
-from bench.scenario import Scenario, Workload
+from libweft.bench.papers.figure import Figure, Judged, Lab, Row, measured, number
+from libweft.bench.papers.vcube_ps_setting import (
+    CHARGED,
+    FREE,
+    ONCE,
+    RUNS,
+    TIMES,
+    measured_at,
+    runs_of,
+    srpt,
+    tolerance,
+    vcube_ps,
+)
+from libweft.bench.runs.scenario import Scenario, Workload
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -123,7 +134,7 @@ def _ratios(found: dict[Point, list[float]]) -> list[Row]:
 
 
 def draw(axes: Axes, rows: Sequence[Row]) -> None:
-    from bench.papers import picture
+    from libweft.bench.papers import picture
 
     named = {(row.name, row.costs): row for row in rows}
     for system, costs in SYSTEMS:

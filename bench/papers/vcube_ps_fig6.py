@@ -21,10 +21,10 @@ from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from bench.papers.figure import Figure, Judged, Lab, Measures, Row, measured, number
-from bench.papers.vcube_ps_setting import CHARGED, RUNS, measured_at, vcube_ps
-from bench.scenario import Scenario, Workload
-from peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE
+from libweft.bench.papers.figure import Figure, Judged, Lab, Measures, Row, measured, number
+from libweft.bench.papers.vcube_ps_setting import CHARGED, RUNS, measured_at, vcube_ps
+from libweft.bench.runs.scenario import Scenario, Workload
+from libweft.peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -133,7 +133,7 @@ def _received(messages: Messages, counts: Sequence[bool]) -> float:
 
 
 def draw(axes: Axes, rows: Sequence[Row]) -> None:
-    from bench.papers import picture
+    from libweft.bench.papers import picture
 
     shown = [row for row in rows if row.name.endswith("(%)")]
     places = [float(place) for place in range(len(shown))]

@@ -23,10 +23,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from bench.papers.figure import Figure, Lab, Row, measured, number
-from bench.papers.vcube_ps_setting import CHARGED, ONCE, TIMES, measured_at, srpt, vcube_ps
-from bench.scenario import Scenario, Workload
-from pubsub.scribe.config import BY_NUMBER
+from libweft.bench.papers.figure import Figure, Lab, Row, measured, number
+from libweft.bench.papers.vcube_ps_setting import CHARGED, ONCE, TIMES, measured_at, srpt, vcube_ps
+from libweft.bench.runs.scenario import Scenario, Workload
+from libweft.pubsub.scribe.config import BY_NUMBER
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -113,7 +113,7 @@ def _rise(point: Point, zipf: Sequence[float], uniform: Sequence[float], quick: 
 
 
 def draw(axes: Axes, rows: Sequence[Row]) -> None:
-    from bench.papers import picture
+    from libweft.bench.papers import picture
 
     shown = [row for row in rows if "rise" not in row.name]
     places = [float(place) for place in range(len(shown))]

@@ -2,8 +2,8 @@
 
 120 virtual minutes at 500 and 1,000 subscribers and 30 above, where the paper has 120 for all. The paper: VCube-PS is at most
 10 % slower than without churn, SRPT with 4,000 subscribers and sessions of a minute 3.56 times as slow, with 2.74 % false
-positives. For what a session means see `bench.papers.vcube_ps_churn`; the rows "a second" are those of sessions of a minute,
-for SHORT seconds.
+positives. For what a session means see `libweft.bench.papers.vcube_ps_churn`; the rows "a second" are those of sessions of a
+minute, for SHORT seconds.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from bench.papers.figure import Figure, Lab, Row, measured
-from bench.papers.vcube_ps_churn import MINUTE, PART, SRPT, VCUBE_PS, WANTS, Point, batches, latency, measure, strangers
-from bench.papers.vcube_ps_setting import CHARGED, TIMES
+from libweft.bench.papers.figure import Figure, Lab, Row, measured
+from libweft.bench.papers.vcube_ps_churn import MINUTE, PART, SRPT, VCUBE_PS, WANTS, Point, batches, latency, measure, strangers
+from libweft.bench.papers.vcube_ps_setting import CHARGED, TIMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,7 +65,7 @@ def _worst(name: str, point: Point) -> bool:
 
 
 def draw(axes: Axes, rows: Sequence[Row]) -> None:
-    from bench.papers import picture
+    from libweft.bench.papers import picture
 
     shown = [row for row in rows if row.name.endswith("mean (ms)")]
     places = [float(place) for place in range(len(shown))]

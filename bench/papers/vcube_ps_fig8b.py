@@ -2,8 +2,8 @@
 
 The paper: over that range VCube-PS becomes 2.55 times as slow, 2.2 % of what is received are false positives, and a copy waits
 28.4 ms in a queue; in SRPT it waits 468 ms at 5 % and 10 s at 10 %. For why none of that can come of such rates see
-`bench.papers.vcube_ps_churn`; the rows "a second" have the same shares a second, for SHORT seconds, and the paper's values
-stand beside both. How long a copy waits is how many wait before it, itself included: each takes a unit.
+`libweft.bench.papers.vcube_ps_churn`; the rows "a second" have the same shares a second, for SHORT seconds, and the paper's
+values stand beside both. How long a copy waits is how many wait before it, itself included: each takes a unit.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from bench.papers.figure import Figure, Lab, Measures, Row, measured
-from bench.papers.vcube_ps_churn import MINUTE, PART, SRPT, VCUBE_PS, WANTS, Point, batches, latency, measure, strangers
-from bench.papers.vcube_ps_setting import CHARGED, TIMES
-from peer.trace import QUEUE
+from libweft.bench.papers.figure import Figure, Lab, Measures, Row, measured
+from libweft.bench.papers.vcube_ps_churn import MINUTE, PART, SRPT, VCUBE_PS, WANTS, Point, batches, latency, measure, strangers
+from libweft.bench.papers.vcube_ps_setting import CHARGED, TIMES
+from libweft.peer.trace import QUEUE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +67,7 @@ def _waits(measures: Measures) -> list[float]:
 
 
 def draw(axes: Axes, rows: Sequence[Row]) -> None:
-    from bench.papers import picture
+    from libweft.bench.papers import picture
 
     shown = [row for row in rows if row.name.endswith("mean (ms)")]
     places = [float(place) for place in range(len(shown))]

@@ -24,9 +24,9 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.papers.figure import Figure, Lab, Measures, Row, measured, number
-from bench.papers.vcube_ps_setting import CHARGED, FREE, ONCE, TIMES, measured_at, srpt, vcube_ps
-from bench.scenario import Scenario, Workload
+from libweft.bench.papers.figure import Figure, Lab, Measures, Row, measured, number
+from libweft.bench.papers.vcube_ps_setting import CHARGED, FREE, ONCE, TIMES, measured_at, srpt, vcube_ps
+from libweft.bench.runs.scenario import Scenario, Workload
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,9 +75,7 @@ def rows(lab: Lab) -> list[Row]:
     for point, runs in measured_at(lab, points(lab), scenario).items():
         means[point] = [number(measures, "single_root", "mean_ms") for measures in runs]
         program = PROGRAM.get(point.group) if point.publishers == 128 else None
-        found.append(
-            measured(_name(point), None, means[point], ONCE * (program or 0.0), program=program, costs=point.costs)
-        )
+        found.append(measured(_name(point), None, means[point], ONCE * (program or 0.0), program=program, costs=point.costs))
         if point.group > 0:
             trees, parts[point] = zip(*(_split(measures, point.group) for measures in runs), strict=True)  # type: ignore[assignment]
             found.append(measured(f"{_name(point)}, tree", None, trees, 0.0, costs=point.costs))
@@ -107,7 +105,7 @@ def _name(point: Point) -> str:
 
 
 def draw(axes: Axes, rows: Sequence[Row]) -> None:
-    from bench.papers import picture
+    from libweft.bench.papers import picture
 
     shown = [row for row in rows if row.name.partition("publishers ")[2].isdigit() and " / " not in row.name]
     places = [float(place) for place in range(len(shown))]

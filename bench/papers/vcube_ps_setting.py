@@ -7,8 +7,8 @@ where it was run: the mean may differ by two hundredths, or by twice the program
 by a tenth where the program was run once. A unit is a millisecond here.
 
 SRPT is the router `srpt-s` with its root at node 0, as in the program. The program's SRPT acknowledges nothing; ours does, and
-has a heartbeat, all of which costs nothing here (`costs` is "ACKs free"). Its latency is that of `bench.spark.single_root`: the
-publisher's own copy counts, the root's does not.
+has a heartbeat, all of which costs nothing here (`costs` is "ACKs free"). Its latency is that of
+`libweft.bench.spark.single_root`: the publisher's own copy counts, the root's does not.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from bench.papers.figure import Lab, Measures
-from bench.scenario import Scenario, Workload
-from peer.latency import VCubePS
-from peer.trace import DELIVER, DROP, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
+from libweft.bench.papers.figure import Lab, Measures
+from libweft.bench.runs.scenario import Scenario, Workload
+from libweft.peer.sim.latency import VCubePS
+from libweft.peer.trace import DELIVER, DROP, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
 
 KINDS = (PUBLISH, SEND, DROP, RECEIVE, DUPLICATE, DELIVER, JOINED, LEAVE, NODE_DOWN)  # of most figures: one run serves several
-TIMES = (PUBLISH, RECEIVE, DUPLICATE, JOINED, LEAVE, NODE_DOWN)  # all that `bench.spark.single_root` needs for times
+TIMES = (PUBLISH, RECEIVE, DUPLICATE, JOINED, LEAVE, NODE_DOWN)  # all that `libweft.bench.spark.single_root` needs for times
 WANTS = ("single_root",)
 RUNS = 40
 QUICK_RUNS = 5

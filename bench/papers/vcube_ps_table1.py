@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from bench.papers.figure import Figure, Lab, Measures, Row, measured
-from bench.papers.vcube_ps_fig5 import SRPT, VCUBE_PS, Point, scenario
-from bench.papers.vcube_ps_setting import CHARGED, FREE, ONCE, RUNS, measured_at
-from peer.trace import DUPLICATE, PUBLISH, QUEUE
+from libweft.bench.papers.figure import Figure, Lab, Measures, Row, measured
+from libweft.bench.papers.vcube_ps_fig5 import SRPT, VCUBE_PS, Point, scenario
+from libweft.bench.papers.vcube_ps_setting import CHARGED, FREE, ONCE, RUNS, measured_at
+from libweft.peer.trace import DUPLICATE, PUBLISH, QUEUE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,9 +65,7 @@ def _rows(point: Point, runs: Sequence[Measures], judged: bool) -> list[Row]:
         apart = APART.get(key, (0,) * len(NAMES))[place]
         room = max(ONCE * program, apart, 2 * sqrt(program)) if program is not None else 0.0
         values = [float(counts[place]) for counts in counted]
-        several.append(
-            measured(f"{point.system}, nodes with {name}", paper, values, room, program=program, costs=point.costs)
-        )
+        several.append(measured(f"{point.system}, nodes with {name}", paper, values, room, program=program, costs=point.costs))
     return several
 
 
@@ -79,7 +77,7 @@ def _binned(measures: Measures, nodes: int) -> Counter[int]:
 
 
 def draw(axes: Axes, rows: Sequence[Row]) -> None:
-    from bench.papers import picture
+    from libweft.bench.papers import picture
 
     shown = [row for row in rows if row.name.startswith(VCUBE_PS) and row.costs == FREE]
     places = [float(place) for place in range(len(shown))]

@@ -2,7 +2,7 @@
 
     write(analyze(spark, directories), Path("report.html"), title="A flood under loss")
 
-Asks for the dict that `bench.spark.analysis.analyze` gives, and for nothing else: no figure is computed here, but for
+Asks for the dict that `libweft.bench.spark.analysis.analyze` gives, and for nothing else: no figure is computed here, but for
 what an axis needs. Promises one file that needs no other and no network, whose bytes depend on the analysis and the
 title alone, and that is whole or not there. Names, topics and commands are taken for hostile: all text is escaped in one
 place (`text.escape`), and the page forbids itself every script but its own.
@@ -25,10 +25,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bench.report.given import read
-from bench.report.html import page
-from bench.report.sweep import render_sweep
-from peer.errors import UsageError
+from libweft.bench.report.html import page
+from libweft.bench.report.input import read
+from libweft.bench.report.sweep import render_sweep
+from libweft.peer.errors import UsageError
 
 __all__ = ["check", "put", "render", "render_sweep", "write", "write_sweep"]
 

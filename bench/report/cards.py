@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from bench.report import draw
-from bench.report.draw import Line, Mark, Words
-from bench.report.given import Between, Given, Point, Run
-from bench.report.scale import Axis
-from bench.report.text import escape
+from libweft.bench.report import draw
+from libweft.bench.report.draw import Line, Mark, Words
+from libweft.bench.report.input import Between, Given, Point, Run
+from libweft.bench.report.scale import Axis
+from libweft.bench.report.text import escape
 
 OVERLAID = 6  # runs in one plot, as many as there are colours that nobody mixes up
 PANELS = 24

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from bench.report import draw
-from bench.report.cards import OVERLAID, PANELS, Axes, Series, card, curves, key_colour, more, nothing
-from bench.report.distributions import cumulative, distributions, histogram, titled
-from bench.report.draw import Dot, Mark, Words
-from bench.report.given import Given, Run, Table, numbers
-from bench.report.scale import Axis, linear, of_shares
-from bench.report.text import decimals, escape, figure, heading, percent, short
+from libweft.bench.report import draw
+from libweft.bench.report.cards import OVERLAID, PANELS, Axes, Series, card, curves, key_colour, more, nothing
+from libweft.bench.report.distributions import cumulative, distributions, histogram, titled
+from libweft.bench.report.draw import Dot, Mark, Words
+from libweft.bench.report.input import Given, Run, Table, numbers
+from libweft.bench.report.scale import Axis, linear, of_shares
+from libweft.bench.report.text import decimals, escape, figure, heading, percent, short
 
 ABOVE = 8  # runs whose names stand above their dots
 NAME = 44  # letters of a name beside its dot

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from bench.report import draw
-from bench.report.cards import OVERLAID, PANELS, Axes, Series, curves, key_colour, nothing, panel, panels
-from bench.report.draw import Bar, Mark, Words
-from bench.report.given import Given, Point, Run, Table, number
-from bench.report.scale import Axis, Scale, linear, logarithmic
-from bench.report.text import decimals, figure, plain
+from libweft.bench.report import draw
+from libweft.bench.report.cards import OVERLAID, PANELS, Axes, Series, curves, key_colour, nothing, panel, panels
+from libweft.bench.report.draw import Bar, Mark, Words
+from libweft.bench.report.input import Given, Point, Run, Table, number
+from libweft.bench.report.scale import Axis, Scale, linear, logarithmic
+from libweft.bench.report.text import decimals, figure, plain
 
 TAIL = 15
 KNOWN = {

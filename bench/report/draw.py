@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from bench.report.given import Between, Point
-from bench.report.scale import Axis
-from bench.report.text import escape, short
+from libweft.bench.report.input import Between, Point
+from libweft.bench.report.scale import Axis
+from libweft.bench.report.text import escape, short
 
 HEIGHT = 230  # pixels of a plot, without its margins
 PANEL_HEIGHT = 76

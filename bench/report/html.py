@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 
-from bench.report.charts import charts
-from bench.report.given import Given
-from bench.report.mesh import meshes
-from bench.report.spread import spreading
-from bench.report.tables import comparison, tables, what_ran
-from bench.report.text import DASH, decimals, escape, figure, percent, plain
-from bench.report.verdict import verdict
+from libweft.bench.report.charts import charts
+from libweft.bench.report.input import Given
+from libweft.bench.report.mesh import meshes
+from libweft.bench.report.player import spreading
+from libweft.bench.report.tables import comparison, tables, what_ran
+from libweft.bench.report.text import DASH, decimals, escape, figure, percent, plain
+from libweft.bench.report.verdict import verdict
 
 WARNINGS = 50
 
@@ -182,4 +182,4 @@ def _footer() -> str:
 
 @cache
 def _asset(name: str) -> str:
-    return files("bench.report").joinpath(name).read_text(encoding="utf-8")
+    return files("libweft.bench.report").joinpath(name).read_text(encoding="utf-8")

@@ -4,9 +4,9 @@
     history.add(follower.figures(), at=time.time())
     put(path, history.page(title="Following run", every=2.0))
 
-Asks for what `bench.spark.follow.Follower.figures` answers, and forgives what is missing. The page tells when it was written;
-`live.js` reloads it, says how old it is, and says plainly that it is stale when it has not been written for STALE turns. A page
-that is the last says that it is, and is not reloaded. Times are of the clock, so this page alone is not the same twice.
+Asks for what `libweft.bench.spark.follow.Follower.figures` answers, and forgives what is missing. The page tells when it was
+written; `live.js` reloads it, says how old it is, and says plainly that it is stale when it has not been written for STALE turns.
+A page that is the last says that it is, and is not reloaded. Times are of the clock, so this page alone is not the same twice.
 Bounds: WINDOWS windows are remembered and drawn.
 """
 
@@ -17,14 +17,14 @@ from collections.abc import Mapping
 from time import gmtime, strftime
 from typing import Any, NamedTuple
 
-from bench.report import draw
-from bench.report.cards import card, nothing
-from bench.report.draw import Line, Words
-from bench.report.given import Point, number
-from bench.report.html import document
-from bench.report.scale import Axis, linear, of_shares
-from bench.report.tables import box
-from bench.report.text import DASH, decimals, escape, figure, percent, plain
+from libweft.bench.report import draw
+from libweft.bench.report.cards import card, nothing
+from libweft.bench.report.draw import Line, Words
+from libweft.bench.report.html import document
+from libweft.bench.report.input import Point, number
+from libweft.bench.report.scale import Axis, linear, of_shares
+from libweft.bench.report.tables import box
+from libweft.bench.report.text import DASH, decimals, escape, figure, percent, plain
 
 WINDOWS = 150
 STALE = 5  # turns without a new page

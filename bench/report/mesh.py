@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import inf
 
-from bench.report.cards import card, more, nothing
-from bench.report.given import Given
-from bench.report.picture import FIRST, Picture
-from bench.report.rings import SIZE, Rings, rings
-from bench.report.text import escape
+from libweft.bench.report.cards import card, more, nothing
+from libweft.bench.report.input import Given
+from libweft.bench.report.picture import FIRST, Picture
+from libweft.bench.report.rings import SIZE, Rings, rings
+from libweft.bench.report.text import escape
 
 SHOWN = 4
 DENSE = 1_200  # links from which on each is drawn fainter

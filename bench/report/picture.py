@@ -1,8 +1,8 @@
 """What is told of one message of a run, read once: its copies, the announcements beside them, and the links at its publish.
 
-Asks for entries as `bench.spark.picture.pictures` makes them; any of it may be missing or of another form. An event that cannot
-be read is left out, and so is a picture without a publisher. Nodes are numbers in the trace and places in `nodes` from here on,
-so nothing of a picture but its topic is text. Bounds: those of who made it.
+Asks for entries as `libweft.bench.spark.picture.pictures` makes them; any of it may be missing or of another form. An event that
+cannot be read is left out, and so is a picture without a publisher. Nodes are numbers in the trace and places in `nodes` from
+here on, so nothing of a picture but its topic is text. Bounds: those of who made it.
 """
 
 from __future__ import annotations

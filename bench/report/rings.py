@@ -15,7 +15,7 @@ from itertools import accumulate
 from math import cos, pi, sin, sqrt
 from typing import NamedTuple
 
-from bench.report.picture import FIRST, Picture
+from libweft.bench.report.picture import FIRST, Picture
 
 SIZE = 1_000
 MARGIN = 16

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from bench.report.text import decimals, figure, percent, plain
+from libweft.bench.report.text import decimals, figure, percent, plain
 
 TICKS = 5
 

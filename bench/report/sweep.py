@@ -1,10 +1,10 @@
 """A sweep as one page: the grid, each measure against each swept parameter with its intervals, a line a stack, and what failed.
 
-    write_sweep(bench.sweep.sweep(...), Path("sweep.html"), title="Crashes")
+    write_sweep(libweft.bench.sweep.execution.sweep(...), Path("sweep.html"), title="Crashes")
 
-Asks for what `bench.sweep.sweep` answers, and forgives what is missing. The grid is a table of every point; the charts are drawn
-by `sweep.js` from data in the page, since there are too many to draw all: one a parameter, of the measure that is picked, with
-the other parameters held at values that are picked too. Without scripts the table says the same.
+Asks for what `libweft.bench.sweep.execution.sweep` answers, and forgives what is missing. The grid is a table of every point; the
+charts are drawn by `sweep.js` from data in the page, since there are too many to draw all: one a parameter, of the measure that
+is picked, with the other parameters held at values that are picked too. Without scripts the table says the same.
 
 Promises what the report does: one file, nothing loaded, text escaped in one place, the same bytes for the same result.
 Bounds: POINTS rows of the table, FAILURES failures, all points in the charts, of which a plan bounds the number.
@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bench.report.given import number
-from bench.report.html import document
-from bench.report.tables import box, command
-from bench.report.text import DASH, data, decimals, escape, figure, heading, percent
+from libweft.bench.report.html import document
+from libweft.bench.report.input import number
+from libweft.bench.report.tables import box, command
+from libweft.bench.report.text import DASH, data, decimals, escape, figure, heading, percent
 
 POINTS = 2_000
 FAILURES = 100

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from bench.report.cards import key_colour
-from bench.report.given import Given, Run, Table, number, numbers
-from bench.report.text import DASH, between, decimals, escape, figure, heading, percent
+from libweft.bench.report.cards import key_colour
+from libweft.bench.report.input import Given, Run, Table, number, numbers
+from libweft.bench.report.text import DASH, between, decimals, escape, figure, heading, percent
 
 ROWS = 50
 OPEN = 12  # a table of so few rows is open from the start

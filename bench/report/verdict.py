@@ -18,10 +18,10 @@ from math import hypot
 from statistics import fmean
 from typing import NamedTuple
 
-from bench.report.cards import key_colour
-from bench.report.given import Given, Run
-from bench.report.scale import linear
-from bench.report.text import between, decimals, escape, figure, percent, plain
+from libweft.bench.report.cards import key_colour
+from libweft.bench.report.input import Given, Run
+from libweft.bench.report.scale import linear
+from libweft.bench.report.text import between, decimals, escape, figure, percent, plain
 
 RANKED = 8
 NEAR = 0.05  # of the larger: figures without intervals that are nearer are not told apart

@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from bench.spark import band, delivery, latency, overlay, picture
-from bench.spark import single_root as trees
-from bench.spark.figures import about, message_figures, run_figures, warnings
-from bench.spark.gather import Facts, figure_groups, gathered, groups
-from bench.spark.session import cause
-from bench.spark.sources import load_runs
-from bench.spark.tables import TABLES, Table
-from peer.errors import UsageError, WeftError
+from libweft.bench.spark import band, delivery, latency, overlay, picture
+from libweft.bench.spark import single_root as trees
+from libweft.bench.spark.figures import about, message_figures, run_figures, warnings
+from libweft.bench.spark.gather import Facts, figure_groups, gathered, groups
+from libweft.bench.spark.session import cause
+from libweft.bench.spark.sources import load_runs
+from libweft.bench.spark.tables import TABLES, Table
+from libweft.peer.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,7 +51,7 @@ def figures(
     With `messages` an entry has `per_message`, in order of publication; with `graph` it has `overlay`, of the last instant; with
     `held` it has `held`, of the times from reception to delivery, None where nothing was delivered; with `subscribed` it has
     `subscribed`, the latency of those who had joined when a message was published, None where there are none; with `single_root`,
-    `batches`, `nodes` and `queues` what `bench.spark.single_root` makes of the run, of parts of it, and of each
+    `batches`, `nodes` and `queues` what `libweft.bench.spark.single_root` makes of the run, of parts of it, and of each
     node (`per_node`, `queues`).
 
     `alone` leaves out whatever is not asked for by name, which is most of the cost; `false_positives` can be.
@@ -116,7 +116,7 @@ def analyze(
     """Runs, tables and warnings as one JSON-able object.
 
     `graph` computes the overlay's quality too, which takes longest; `pictures` adds what is only drawn: what
-    `bench.spark.picture` takes of one message of each run, and the bands of distributions; `parquet` is a new folder
+    `libweft.bench.spark.picture` takes of one message of each run, and the bands of distributions; `parquet` is a new folder
     for every table in full.
     """
     tell = progress or (lambda share, word: None)

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from bench.spark import latency
-from bench.spark.delivery import NORMAL_95
-from bench.spark.gather import DELIVERY, RECEPTION
-from bench.spark.spread import width
-from peer.machine import MS
+from libweft.bench.spark import latency
+from libweft.bench.spark.delivery import NORMAL_95
+from libweft.bench.spark.distributions import width
+from libweft.bench.spark.gather import DELIVERY, RECEPTION
+from libweft.peer.machine import MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,6 +1,6 @@
 """What became of messages: reliability, redundancy, hops and false positives, as means over messages.
 
-Each function takes `per_message` of `bench.spark.facts` and the keys to group by: `("run",)` for a whole run, a topic or
+Each function takes `per_message` of `libweft.bench.spark.facts` and the keys to group by: `("run",)` for a whole run, a topic or
 a stretch of time beside it for a table. `summary` takes them all in one pass. `interval` gives 95 % confidence limits of
 a mean over messages, by the normal law; the messages of one run share its overlay and its faults, so between runs with
 other seeds figures may differ by more.
@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from peer.machine import SECOND
+from libweft.peer.machine import SECOND
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 NORMAL_95 = 1.959964
 STRETCHES = 60  # the most rows a run has in a table over time
+
 
 def reliability(per_message: DataFrame, by: Sequence[str] = ("run",)) -> DataFrame:
     """Mean and smallest share of the expected subscribers that delivered a message within its window.

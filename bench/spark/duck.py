@@ -3,9 +3,9 @@
 Written from the definitions in `docs/architecture.md` as SQL that suits DuckDB, not as a copy of Spark's plans: ASOF joins
 for stays and subscriptions, grouping sets for means, its own exact percentile, which with a decimal share is the smallest
 value with at least that share at or below it. Each step is one statement that makes a temporary table of its name, and
-the steps are those of `bench.spark.gather`, so that the two can be timed side by side.
+the steps are those of `libweft.bench.spark.gather`, so that the two can be timed side by side.
 
-It asks for whole traces with all kinds of rows: what a trace lacks is for `bench.spark.figures` to say. Bounds: DuckDB
+It asks for whole traces with all kinds of rows: what a trace lacks is for `libweft.bench.spark.figures` to say. Bounds: DuckDB
 keeps the tables in memory, and the values of a distribution while it is taken; beyond 80 % of the machine it spills.
 """
 
@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.spark.traces import Run
-from peer.errors import UsageError, WeftError
-from peer.machine import SECOND
+from libweft.bench.spark.traces import Run
+from libweft.peer.errors import UsageError, WeftError
+from libweft.peer.machine import SECOND
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -357,7 +357,7 @@ def measure(connection: DuckDBPyConnection) -> Iterator[str]:
 
 
 def answer(connection: DuckDBPyConnection) -> dict[str, Any]:
-    """After all steps: `runs` and `tables` as `bench.spark.analysis` has them, the rows of a table in any order."""
+    """After all steps: `runs` and `tables` as `libweft.bench.spark.analysis` has them, the rows of a table in any order."""
     columns, rows = _fetched(connection, RUNS)
     tables = {name: dict(zip(("columns", "rows"), _fetched(connection, sql), strict=True)) for name, sql in TABLES.items()}
     return {"runs": [dict(zip(columns, row, strict=True)) for row in rows], "tables": tables}

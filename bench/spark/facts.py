@@ -1,7 +1,7 @@
 """The facts that measures are taken from: who was joined when, what was published, and what became of it at each node.
 
-Definitions are those of `docs/architecture.md`; `bench.counters` counts the same while a run goes on. Rows are compared
-by time only, never by their order, so nothing here depends on how Spark cuts a file.
+Definitions are those of `docs/architecture.md`; `libweft.bench.runs.counters` counts the same while a run goes on. Rows are
+compared by time only, never by their order, so nothing here depends on how Spark cuts a file.
 
     rows -> stays        who was joined to what, from when until when
     rows -> publishes    one row a message
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from bench.spark.spread import MOST
-from peer.trace import DELIVER, DROP, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
+from libweft.bench.spark.distributions import MOST
+from libweft.peer.trace import DELIVER, DROP, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
@@ -124,9 +124,7 @@ def _first_rows(known: DataFrame) -> DataFrame:
         F.count_if(~sound).alias("early"),
     )
     hops = F.col("packed").bitwiseAND(HOPS - 1).cast("int")
-    return grouped.withColumns(
-        {"delivered": F.shiftright("packed", 16), "hops": F.when(hops < HOPS - 1, hops)}
-    ).drop("packed")
+    return grouped.withColumns({"delivered": F.shiftright("packed", 16), "hops": F.when(hops < HOPS - 1, hops)}).drop("packed")
 
 
 def _judged(first: DataFrame, stays: DataFrame) -> DataFrame:

@@ -11,12 +11,12 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from bench.spark import delivery, load
-from bench.spark.gather import DELIVERY, RECEPTION, Facts, Groups
-from bench.spark.traces import Run
-from peer.errors import WeftError
-from peer.machine import SECOND
-from peer.trace import DELIVER, DROP, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
+from libweft.bench.spark import delivery, load
+from libweft.bench.spark.gather import DELIVERY, RECEPTION, Facts, Groups
+from libweft.bench.spark.traces import Run
+from libweft.peer.errors import WeftError
+from libweft.peer.machine import SECOND
+from libweft.peer.trace import DELIVER, DROP, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
 
 MEMBERSHIP = (JOINED, LEAVE, NODE_DOWN)
 
@@ -65,13 +65,17 @@ def message_figures(known: Facts, most: int) -> list[dict[str, Any]]:
     late = known.pairs.where(F.col("delivered") > F.col("received")).groupBy("number").agg(F.count("*").alias("held"))
     dependencies = F.coalesce("dependencies", F.array().cast("array<long>")).alias("dependencies")
     named = known.publishes.select("run", "msg", "number", dependencies).join(late, "number", "left")
-    chosen = known.per_message.join(again, ["run", "msg"], "left").join(named, ["run", "msg"]).select(
-        *("run", "t", "publisher", "deliveries", "msg", "dependencies"),
-        delivery.share_in_time().alias("reliability"),
-        delivery.redundancy_of_one().alias("rmr"),
-        (F.coalesce("again", F.lit(0)) / F.nullif("receptions", F.lit(0))).alias("duplicates"),
-        F.col("last_hop").alias("ldh"),
-        F.coalesce("held", F.lit(0)).alias("held"),
+    chosen = (
+        known.per_message.join(again, ["run", "msg"], "left")
+        .join(named, ["run", "msg"])
+        .select(
+            *("run", "t", "publisher", "deliveries", "msg", "dependencies"),
+            delivery.share_in_time().alias("reliability"),
+            delivery.redundancy_of_one().alias("rmr"),
+            (F.coalesce("again", F.lit(0)) / F.nullif("receptions", F.lit(0))).alias("duplicates"),
+            F.col("last_hop").alias("ldh"),
+            F.coalesce("held", F.lit(0)).alias("held"),
+        )
     )
     rows = chosen.orderBy("run", "t", "publisher").limit(most + 1).collect()
     if len(rows) > most:

@@ -8,8 +8,8 @@ state store: the reliability of a message asks who was joined throughout its win
 tell. It ends as a watermark does: `low` is `horizon` behind the latest row, what is older is forgotten, and what comes later
 than that is counted as late and left out. Of memberships the last before `low` is kept, however old.
 
-Below it asks for parts that are whole when they have their name, as `peer.trace` writes them; one that is not is passed over.
-Bounds: the rows of `horizon`, of which sends and duplicates are summed by the second; one row a node and topic it is joined
+Below it asks for parts that are whole when they have their name, as `libweft.peer.trace` writes them; one that is not is passed
+over. Bounds: the rows of `horizon`, of which sends and duplicates are summed by the second; one row a node and topic it is joined
 to; files are remembered for FILES. A row of more than FUTURE ahead of the clock moves nothing.
 """
 
@@ -28,11 +28,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from bench.spark import facts
-from bench.spark.traces import ROWS, first_line, location
-from peer.errors import UsageError, WeftError
-from peer.machine import SECOND
-from peer.trace import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, SEND
+from libweft.bench.spark import facts
+from libweft.bench.spark.traces import ROWS, first_line, location
+from libweft.peer.errors import UsageError, WeftError
+from libweft.peer.machine import SECOND
+from libweft.peer.trace import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, SEND
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from bench.spark import delivery, facts, latency, load
-from bench.spark.spread import group_of, histogram, spread, told_apart
-from bench.spark.traces import Traces
-from peer.trace import DELIVER, DROP, DUPLICATE, QUEUE, RECEIVE, SEND
+from libweft.bench.spark import delivery, facts, latency, load
+from libweft.bench.spark.distributions import group_of, histogram, spread, told_apart
+from libweft.bench.spark.traces import Traces
+from libweft.peer.trace import DELIVER, DROP, DUPLICATE, QUEUE, RECEIVE, SEND
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -44,7 +44,7 @@ BY = ("run", "what", "key")
 
 
 class Facts:
-    """The frames of `bench.spark.facts`, each made when it is first asked for; `quiet` are the rows that are not loud."""
+    """The frames of `libweft.bench.spark.facts`, each made when it is first asked for; `quiet` are the rows that are not loud."""
 
     def __init__(self, traces: Traces, step: Step) -> None:
         self.traces = traces

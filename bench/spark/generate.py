@@ -19,8 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from peer.machine import SECOND, MessageId
-from peer.trace import KINDS, SCHEMA, message_key
+from libweft.peer.machine import SECOND, MessageId
+from libweft.peer.trace import KINDS, SCHEMA, message_key
 
 NODES = 1_000
 TOPICS = 50

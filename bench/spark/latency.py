@@ -1,7 +1,7 @@
 """How long things took, in microseconds: delivery, reception, the wait for a causal barrier, a subscription.
 
-Of a pair, a column each, null where a pair does not count; `bench.spark.spread` turns the values into means, percentiles
-and histograms, by run, or by topic, hop or stretch of time beside it.
+Of a pair, a column each, null where a pair does not count; `libweft.bench.spark.distributions` turns the values into means,
+percentiles and histograms, by run, or by topic, hop or stretch of time beside it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from bench.spark.facts import joined_from
-from peer.machine import MS
-from peer.trace import JOIN, JOINED
+from libweft.bench.spark.facts import joined_from
+from libweft.peer.machine import MS
+from libweft.peer.trace import JOIN, JOINED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -26,10 +26,10 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from bench.spark.libp2p_events import ARRIVAL, JUMP, NANOS, Report, Row, read_rows
-from bench.spark.traces import MESSAGES, ROWS, Run, Traces, numbers
-from peer.errors import UsageError
-from peer.trace import (
+from libweft.bench.spark.libp2p_events import ARRIVAL, JUMP, NANOS, Report, Row, read_rows
+from libweft.bench.spark.traces import MESSAGES, ROWS, Run, Traces, numbers
+from libweft.peer.errors import UsageError
+from libweft.peer.trace import (
     DELIVER,
     DROP,
     JOIN,

@@ -6,7 +6,7 @@ shows in the first bytes. What each event becomes is told in `docs/architecture.
 
 Above it promises: every event that can be read, in the order of the file, and a `Report` of what could not be; no file,
 whatever is in it, raises or hangs. Bounds: a record of LIMIT bytes, and what is over it is passed by; ids cached as in
-`peer.trace`; numbers of unknown types, STRANGE of them.
+`libweft.peer.trace`; numbers of unknown types, STRANGE of them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Annotated, Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from peer.errors import PeerError
-from peer.frame import VARINT_BYTES, read_uvarint
-from peer.machine import EPOCH_BITS, SECOND, MessageId
-from peer.pb import parse
-from peer.pb.trace_pb2 import TraceEvent, TraceEventBatch
-from peer.trace import (
+from libweft.peer.errors import PeerError
+from libweft.peer.libp2p.frame import VARINT_BYTES, read_uvarint
+from libweft.peer.libp2p.pb import parse
+from libweft.peer.libp2p.pb.trace_pb2 import TraceEvent, TraceEventBatch
+from libweft.peer.machine import EPOCH_BITS, SECOND, MessageId
+from libweft.peer.trace import (
     DELIVER,
     DROP,
     DUPLICATE,

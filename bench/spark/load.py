@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from bench.spark.facts import PAYLOAD
-from peer.trace import DELIVER, DROP, DUPLICATE, QUEUE, RECEIVE, SEND
+from libweft.bench.spark.facts import PAYLOAD
+from libweft.peer.trace import DELIVER, DROP, DUPLICATE, QUEUE, RECEIVE, SEND
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

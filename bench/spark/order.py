@@ -5,7 +5,7 @@ life (epoch); a position is the place of a message in it, by sequence. Times are
 the same time neither came before the other. That something is missing counts only where the node was joined to the topic
 from the publish of what is missing until the delivery that shows the gap.
 
-Asks for `pairs`, `publishes` and `stays` of `bench.spark.facts`. Cost: fifo and gapless share one sort of the deliveries,
+Asks for `pairs`, `publishes` and `stays` of `libweft.bench.spark.facts`. Cost: fifo and gapless share one sort of the deliveries,
 causal is a join of deliveries with deliveries; pairs lie by node, so neither moves them. Bounds: causal holds the
 deliveries of one part of the pairs in memory, which are those of one node at least.
 """
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from bench.spark.facts import handy, joined_from
+from libweft.bench.spark.facts import handy, joined_from
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from peer.errors import UsageError
-from peer.machine import SECOND
-from peer.trace import NEIGHBOR_DOWN, NEIGHBOR_UP, NODE_DOWN, NODE_UP
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import SECOND
+from libweft.peer.trace import NEIGHBOR_DOWN, NEIGHBOR_UP, NODE_DOWN, NODE_UP
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -9,7 +9,7 @@ The message is the one with the median time to its last delivery: neither a luck
                    some may be about another one; sends to several peers tell their receivers at level `full` alone
     links          who was whose neighbour at the publish, each pair once
 
-Asks for: the facts of `bench.spark.gather`.
+Asks for: the facts of `libweft.bench.spark.gather`.
 Bounds: RUNS runs; EVENTS of all of them, and MOST of one; LINKS links and NODES nodes of one. Of more, the earliest first copies
 are taken and then, by a hash, a sample of the other events and of links; `told` counts all there were. Nothing else reaches
 the driver.
@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from bench.spark import overlay
-from bench.spark.gather import Facts
-from bench.spark.traces import numbers
-from peer.trace import DUPLICATE, GRAFT, NEIGHBOR_UP, PRUNE, PUBLISH, RECEIVE, SEND
+from libweft.bench.spark import overlay
+from libweft.bench.spark.gather import Facts
+from libweft.bench.spark.traces import numbers
+from libweft.peer.trace import DUPLICATE, GRAFT, NEIGHBOR_UP, PRUNE, PUBLISH, RECEIVE, SEND
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

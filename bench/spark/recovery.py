@@ -1,6 +1,6 @@
 """Recovery: how long after a fault messages were delivered as they should be, and stayed so.
 
-A fault is an instant: what the scenario says of when it strikes. What a message's reliability is, `bench.spark.delivery`
+A fault is an instant: what the scenario says of when it strikes. What a message's reliability is, `libweft.bench.spark.delivery`
 defines.
 """
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from bench.spark.delivery import share_in_time
-from bench.spark.facts import NEVER
+from libweft.bench.spark.delivery import share_in_time
+from libweft.bench.spark.facts import NEVER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -35,12 +35,12 @@ from shlex import quote
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from peer.errors import UsageError, WeftError
+from libweft.peer.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-INSTALL = "the analysis needs Spark: pip install 'weft[spark]'"
+INSTALL = "the analysis needs Spark: pip install 'libweft[spark]'"
 OLDEST_JAVA, NEWEST_JAVA = 17, 25  # what Spark 4.3 is tested on
 VECTOR = "jdk.incubator.vector"
 FORMS = re.compile(r"(local(\[(\*|[1-9]\d*)\])?|yarn|(spark|k8s|sc)://.+)$")
@@ -162,7 +162,9 @@ def _embedded(builder: SparkSession.Builder, master: str, settings: dict[str, st
     from pyspark import SparkContext
 
     if SparkContext._active_spark_context is not None:  # to be given that one, and to stop it, would be another's surprise
-        raise WeftError("this process has a Spark session already: end it first, or hand it to the functions of bench.spark")
+        raise WeftError(
+            "this process has a Spark session already: end it first, or hand it to the functions of libweft.bench.spark"
+        )
     java = find_java()
     with tempfile.TemporaryDirectory(prefix="weft-spark-", ignore_cleanup_errors=True) as folder, _py4j_mute():
         home = Path(folder)

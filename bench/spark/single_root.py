@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from bench.spark import facts
-from bench.spark.facts import PAYLOAD, SANE
-from peer.trace import DROP, QUEUE, SEND
+from libweft.bench.spark import facts
+from libweft.bench.spark.facts import PAYLOAD, SANE
+from libweft.peer.trace import DROP, QUEUE, SEND
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from bench.spark.gather import Facts
+    from libweft.bench.spark.gather import Facts
 
 
 def messages(known: Facts) -> DataFrame:

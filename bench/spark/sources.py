@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.spark import libp2p
-from bench.spark.libp2p import Recording
-from bench.spark.traces import Traces, folders_of, load_traces
+from libweft.bench.spark import libp2p
+from libweft.bench.spark.libp2p import Recording
+from libweft.bench.spark.traces import Traces, folders_of, load_traces
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark import SparkContext
 
-from bench.spark import analysis, duck, order, tables
-from bench.spark.figures import run_figures
-from bench.spark.gather import gathered, groups
-from bench.spark.generate import Generator
-from bench.spark.session import spark_session
-from bench.spark.traces import Traces, load_traces
-from peer.errors import UsageError, WeftError
+from libweft.bench.spark import analysis, duck, order, tables
+from libweft.bench.spark.figures import run_figures
+from libweft.bench.spark.gather import gathered, groups
+from libweft.bench.spark.generate import Generator
+from libweft.bench.spark.session import spark_session
+from libweft.bench.spark.traces import Traces, load_traces
+from libweft.peer.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

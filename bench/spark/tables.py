@@ -10,12 +10,25 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
-from bench.spark import order, overlay, recovery
-from bench.spark.figures import MEMBERSHIP, TIMES
-from bench.spark.gather import BARRIER, BY, HELD_BACK, HOP, LOAD, NAMES, STRETCH, SUBSCRIPTION, TOPIC, WAITING, Facts, Groups
-from bench.spark.traces import numbers
-from peer.machine import SECOND
-from peer.trace import (
+from libweft.bench.spark import order, overlay, recovery
+from libweft.bench.spark.figures import MEMBERSHIP, TIMES
+from libweft.bench.spark.gather import (
+    BARRIER,
+    BY,
+    HELD_BACK,
+    HOP,
+    LOAD,
+    NAMES,
+    STRETCH,
+    SUBSCRIPTION,
+    TOPIC,
+    WAITING,
+    Facts,
+    Groups,
+)
+from libweft.bench.spark.traces import numbers
+from libweft.peer.machine import SECOND
+from libweft.peer.trace import (
     DELIVER,
     DROP,
     DUPLICATE,

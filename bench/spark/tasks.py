@@ -23,8 +23,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from uuid import uuid4
 
-from bench.spark.session import cause
-from peer.errors import WeftError, one_line
+from libweft.bench.spark.session import cause
+from libweft.peer.errors import WeftError, one_line
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

@@ -4,7 +4,7 @@ A folder is looked over before Spark reads it, because a query over half a trace
 the manifest and its schema version, the footer of every part, their numbers and their rows, and each node's clock. What
 makes figures meaningless is an error; what makes them partial or doubtful is a warning that goes with them.
 
-Below it asks for the layout of `peer.trace`, on paths that the driver and the workers see alike. Bounds: one part's
+Below it asks for the layout of `libweft.peer.trace`, on paths that the driver and the workers see alike. Bounds: one part's
 times and nodes in memory.
 """
 
@@ -23,9 +23,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
-from peer.errors import UsageError
-from peer.machine import SECOND
-from peer.trace import SCHEMA
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import SECOND
+from libweft.peer.trace import SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession

@@ -1,7 +1,7 @@
 """A chat over weft: rooms are topics, and nobody serves them.
 
-python -m examples.chat --name ada              prints the line that a friend types
-python -m examples.chat --name ada --web        the same with a page in the browser
+python -m libweft.examples.chat --name ada              prints the line that a friend types
+python -m libweft.examples.chat --name ada --web        the same with a page in the browser
 
 wire.py      the messages, on a room's topic and of the history protocol
 room.py      what one peer knows of one room; no IO

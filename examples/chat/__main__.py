@@ -1,4 +1,4 @@
-"""python -m examples.chat --name ada: a chat in this terminal, and with --web in a browser too."""
+"""python -m libweft.examples.chat --name ada: a chat in this terminal, and with --web in a browser too."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 
 import trio
 
-from examples.chat import web
-from examples.chat.app import Chat, ChatConfig, Feed, open_chat
-from examples.chat.terminal import Screen, Terminal, open_screen
-from peer.errors import WeftError, alone
-from pubsub.defaults import LISTEN, STACK
+from libweft.examples.chat import web
+from libweft.examples.chat.app import Chat, ChatConfig, Feed, open_chat
+from libweft.examples.chat.terminal import Screen, Terminal, open_screen
+from libweft.peer.errors import WeftError, alone
+from libweft.pubsub.live.defaults import LISTEN, STACK
 
 FRIEND = "bob"
 PATIENCE_S = 10.0
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m examples.chat", description="A chat among peers; nobody serves it.")
+    parser = argparse.ArgumentParser(prog="python -m libweft.examples.chat", description="A chat among peers; nobody serves it.")
     parser.add_argument("--name", required=True, help="what others call you")
     parser.add_argument("--join", action="append", default=[], metavar="ADDR", help="a friend's address; may be given again")
     parser.add_argument("--room", action="append", metavar="ROOM", help="default: lobby; may be given again")
@@ -66,7 +66,7 @@ async def _talk(chat: Chat, screen: Screen, feed: Feed, config: ChatConfig, port
     terminal = Terminal(chat, screen, feed)
     async with trio.open_nursery() as nursery:
         if chat.invitation:
-            await screen.print(f"* a friend types: python -m examples.chat --name {FRIEND} {chat.invitation}")
+            await screen.print(f"* a friend types: python -m libweft.examples.chat --name {FRIEND} {chat.invitation}")
         if port is not None:
             await screen.print(f"* your page: {await nursery.start(web.serve, chat, port)}")
         nursery.start_soon(terminal.run_output)

@@ -10,8 +10,8 @@ A newcomer subscribes first and then asks up to ANSWERS neighbours for the recen
 two; one that gave nothing is asked again when it is heard there. An announcement is due after a period, and sooner where a
 neighbour or a member is new, so that newcomers soon know who is here.
 
-Asks below: `pubsub.api` and streams of `peer.host`. Promises above: at the end all rooms have been told farewell.
-Bounds: those of `wire` and `room`; ROOMS rooms, FEED events a feed, beyond which they are counted as missed, SERVED
+Asks below: `libweft.pubsub.live.api` and streams of `libweft.peer.live.host`. Promises above: at the end all rooms have been told
+farewell. Bounds: those of `wire` and `room`; ROOMS rooms, FEED events a feed, beyond which they are counted as missed, SERVED
 histories sent at a time.
 """
 
@@ -28,18 +28,18 @@ from time import time_ns
 import msgspec
 import trio
 
-from examples.chat import wire
-from examples.chat.room import CROWD, Came, Event, Room, Said
-from examples.chat.wire import Bye, Here, Milliseconds, Say
-from peer.errors import PeerError, UsageError, WeftError, alone
-from peer.frame import Frames
-from peer.link import Stream
-from pubsub.api import PubSub
-from pubsub.defaults import LISTEN, STACK
-from pubsub.signing import Signing
-from pubsub.subscription import Message, Subscription
+from libweft.examples.chat import wire
+from libweft.examples.chat.room import CROWD, Came, Event, Room, Said
+from libweft.examples.chat.wire import Bye, Here, Milliseconds, Say
+from libweft.peer.errors import PeerError, UsageError, WeftError, alone
+from libweft.peer.libp2p.frame import Frames
+from libweft.peer.live.link import Stream
+from libweft.pubsub.live.api import PubSub
+from libweft.pubsub.live.defaults import LISTEN, STACK
+from libweft.pubsub.live.subscription import Message, Subscription
+from libweft.pubsub.signing import Signing
 
-log = logging.getLogger("weft.chat")
+log = logging.getLogger("libweft.chat")
 
 ROOMS = 32
 FEED = 1_000

@@ -20,10 +20,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from examples.chat.wire import BYTES, COUNT, EVERY, Bye, Here, Milliseconds, Say, read
-from peer.ids import peer_text
-from peer.machine import MessageId
-from pubsub.message import Publication
+from libweft.examples.chat.wire import BYTES, COUNT, EVERY, Bye, Here, Milliseconds, Say, read
+from libweft.peer.libp2p.ids import peer_text
+from libweft.peer.machine import MessageId
+from libweft.pubsub.message import Publication
 
 KEPT = 2 * COUNT
 KEPT_BYTES = 2 * BYTES

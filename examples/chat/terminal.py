@@ -21,9 +21,9 @@ from datetime import datetime
 
 import trio
 
-from examples.chat.app import AnyEvent, Chat, Feed, Missed, Refused
-from examples.chat.room import Came, Line, Renamed, Room, Said, Went, short
-from peer.errors import UsageError
+from libweft.examples.chat.app import AnyEvent, Chat, Feed, Missed, Refused
+from libweft.examples.chat.room import Came, Line, Renamed, Room, Said, Went, short
+from libweft.peer.errors import UsageError
 
 LINE = 1 << 16
 ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|O.|[^\[O])")  # a key such as an arrow, which edits nothing here
@@ -226,7 +226,7 @@ def open_screen() -> Iterator[Screen]:
 
 
 async def _lines(screen: Screen) -> AsyncIterator[str]:
-    """Of standard input, by its number and in a thread: see `pubsub.cli`."""
+    """Of standard input, by its number and in a thread: see `libweft.pubsub.live.cli`."""
     if screen.editor is None:
         async for piped in _piped():
             yield piped

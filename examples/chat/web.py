@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 import trio
 
-from examples.chat.app import AnyEvent, Chat, Missed, Refused
-from examples.chat.room import Came, Line, Renamed, Room, Said, Went, short
-from peer.errors import UsageError
+from libweft.examples.chat.app import AnyEvent, Chat, Missed, Refused
+from libweft.examples.chat.room import Came, Line, Renamed, Room, Said, Went, short
+from libweft.peer.errors import UsageError
 
 if TYPE_CHECKING:
     from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, HTTPScope, Scope, WebsocketScope
@@ -215,7 +215,7 @@ async def serve(chat: Chat, port: int, *, task_status: trio.TaskStatus[str]) -> 
         from hypercorn.config import Config
         from hypercorn.trio import serve as run
     except ImportError:
-        raise UsageError('--web needs hypercorn: pip install "weft[web]"') from None
+        raise UsageError('--web needs hypercorn: pip install "libweft[web]"') from None
     web = Web(chat)
     config = Config()
     config.loglevel = "WARNING"

@@ -18,11 +18,11 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from peer.errors import PeerError, UsageError, WeftError
-from peer.frame import Frames, frame
-from pubsub.message import Publication
-from pubsub.rpc import rpc
-from pubsub.signing import Signing
+from libweft.peer.errors import PeerError, UsageError, WeftError
+from libweft.peer.libp2p.frame import Frames, frame
+from libweft.pubsub.message import Publication
+from libweft.pubsub.rpc import rpc
+from libweft.pubsub.signing import Signing
 
 PREFIX = "weft/chat/"
 HISTORY = "/weft/chat/history/1.0.0"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from overlays.kademlia.wire import KEY_LIMIT
-from peer.errors import UsageError
-from peer.machine import SECOND
+from libweft.overlays.kademlia.wire import KEY_LIMIT
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import SECOND
 
 
 def check_key(key: object) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from overlays.kademlia.messages import PROTOCOL
-from peer.errors import UsageError
-from peer.machine import MS, SECOND
+from libweft.overlays.kademlia.messages import PROTOCOL
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import MS, SECOND
 
 HOUR = 3_600 * SECOND
 OTHERS = ("/weft/", "/floodsub/", "/meshsub/", "/ipfs/id/", "/ipfs/ping/")
@@ -32,8 +32,8 @@ class KademliaConfig:
     value_ttl: int = 48 * HOUR  # how long a value is kept; libp2p's, of providers
     provider_ttl: int = 48 * HOUR  # how long a provider is; libp2p's
     quorum: int = 5  # a guess: as many equal values end a search before its time
-    first_retry: int = SECOND  # until a contact is dialled again; a guess, as in `overlays.static`
-    last_retry: int = 60 * SECOND  # the most that this grows to; a guess, as in `overlays.static`
+    first_retry: int = SECOND  # until a contact is dialled again; a guess, as in `libweft.overlays.static`
+    last_retry: int = 60 * SECOND  # the most that this grows to; a guess, as in `libweft.overlays.static`
     server: bool = True  # answer others; a client asks, and is in nobody's table
     protocol: str = PROTOCOL  # the protocol id; networks apart have names apart
 

@@ -1,7 +1,8 @@
 """Kademlia: values and providers, kept by the nodes nearest to their keys.
 
-P. Maymounkov, D. Mazières, IPTPS 2002, on the wire of libp2p's kad-dht, over `overlays.kademlia.routing`. What these leave open:
-- Who holds a value stores it with the nearest again when nobody did for `republish_every`; the first to do so spares the rest.
+P. Maymounkov, D. Mazières, IPTPS 2002, on the wire of libp2p's kad-dht, over `libweft.overlays.kademlia.routing`. What these
+leave open: - Who holds a value stores it with the nearest again when nobody did for `republish_every`; the first to do so spares
+the rest.
   With it goes how much of its life is left (`ttl`, as rust-libp2p has it), or it would never end.
 - A value is taken from many and chosen by its validator; who told an older one is told the better.
 
@@ -14,17 +15,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from overlays.claims import learn
-from overlays.kademlia.arguments import check_count, check_done, check_key, check_topic, check_ttl, check_value
-from overlays.kademlia.config import DEFAULTS, TOLD, KademliaConfig
-from overlays.kademlia.messages import AddProvider, FindNode, GetProviders, GetValue, PutValue, Record
-from overlays.kademlia.query import Query, nothing
-from overlays.kademlia.records import VALIDATORS, RecordLimits, Records, Validator, validator_of
-from overlays.kademlia.routing import Infos, Routing
-from overlays.kademlia.space import place_of, place_of_key, topic_key
-from overlays.kademlia.turns import first_of
-from peer.errors import PeerError, Refused, UsageError
-from peer.machine import SECOND, Env, Message, Peer, PeerInfo, Reply, answers, upon
+from libweft.overlays.claims import learn
+from libweft.overlays.kademlia.arguments import check_count, check_done, check_key, check_topic, check_ttl, check_value
+from libweft.overlays.kademlia.config import DEFAULTS, TOLD, KademliaConfig
+from libweft.overlays.kademlia.lookup_queue import first_of
+from libweft.overlays.kademlia.messages import AddProvider, FindNode, GetProviders, GetValue, PutValue, Record
+from libweft.overlays.kademlia.query import Query, nothing
+from libweft.overlays.kademlia.records import VALIDATORS, RecordLimits, Records, Validator, validator_of
+from libweft.overlays.kademlia.routing import Infos, Routing
+from libweft.overlays.kademlia.space import place_of, place_of_key, topic_key
+from libweft.peer.errors import PeerError, Refused, UsageError
+from libweft.peer.machine import SECOND, Env, Message, Peer, PeerInfo, Reply, answers, upon
 
 LONGEST = 2**32 - 1  # seconds, in a record
 

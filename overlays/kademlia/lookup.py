@@ -16,8 +16,8 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable, Sequence
 
-from overlays.kademlia.space import place_of
-from peer.machine import Peer
+from libweft.overlays.kademlia.space import place_of
+from libweft.peer.machine import Peer
 
 WIDTH = 8
 

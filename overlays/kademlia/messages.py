@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import msgspec
 
-from peer.machine import Message, PeerInfo
+from libweft.peer.machine import Message, PeerInfo
 
 PROTOCOL = "/ipfs/kad/1.0.0"
 

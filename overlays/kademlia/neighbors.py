@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from overlays.kademlia.dht import Kademlia
-from overlays.kademlia.space import place_of, place_of_key
-from overlays.overlay import Overlay
-from peer.errors import UsageError
-from peer.machine import SECOND, Env, Link, Message, Peer, PeerInfo, Timer, upon
+from libweft.overlays.kademlia.dht import Kademlia
+from libweft.overlays.kademlia.space import place_of, place_of_key
+from libweft.overlays.overlay import Overlay
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import SECOND, Env, Link, Message, Peer, PeerInfo, Timer, upon
 
 PROTOCOL = "/weft/neighbors/1.0.0"
 CHOOSE = 10 * SECOND  # a guess: between two looks for neighbours that are missing

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from overlays.claims import learn
-from overlays.kademlia.lookup import Lookup
-from overlays.kademlia.messages import FindNode, GetProviders, GetValue
-from overlays.kademlia.space import place_of_key
-from peer.errors import PeerError
-from peer.machine import Message, Peer, PeerInfo, Timer
+from libweft.overlays.claims import learn
+from libweft.overlays.kademlia.lookup import Lookup
+from libweft.overlays.kademlia.messages import FindNode, GetProviders, GetValue
+from libweft.overlays.kademlia.space import place_of_key
+from libweft.peer.errors import PeerError
+from libweft.peer.machine import Message, Peer, PeerInfo, Timer
 
 if TYPE_CHECKING:
-    from overlays.kademlia.routing import Routing
-    from overlays.kademlia.turns import Turns
+    from libweft.overlays.kademlia.lookup_queue import Turns
+    from libweft.overlays.kademlia.routing import Routing
 
 Question: TypeAlias = FindNode | GetValue | GetProviders
 Take: TypeAlias = "Callable[[Query, Peer, Message], None]"

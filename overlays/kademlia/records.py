@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Protocol
 
-from overlays.kademlia.space import place_of_key
-from peer.machine import Peer, PeerInfo
+from libweft.overlays.kademlia.space import place_of_key
+from libweft.peer.machine import Peer, PeerInfo
 
 
 class Validator(Protocol):

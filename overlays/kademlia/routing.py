@@ -19,17 +19,17 @@ from functools import partial
 
 import msgspec
 
-from overlays.claims import learn
-from overlays.kademlia.arguments import check_done, check_key
-from overlays.kademlia.config import KademliaConfig
-from overlays.kademlia.messages import FindNode, Ping
-from overlays.kademlia.query import Query, nothing
-from overlays.kademlia.space import PREFIX, key_in_bucket, name_of, named, place_of, place_of_key
-from overlays.kademlia.table import Table
-from overlays.kademlia.turns import Turns, first_of
-from overlays.kademlia.wire import kad
-from peer.errors import PeerError, UsageError
-from peer.machine import SECOND, Codec, Env, Link, Machine, Message, Peer, PeerInfo, Reply, Timer, answers
+from libweft.overlays.claims import learn
+from libweft.overlays.kademlia.arguments import check_done, check_key
+from libweft.overlays.kademlia.config import KademliaConfig
+from libweft.overlays.kademlia.lookup_queue import Turns, first_of
+from libweft.overlays.kademlia.messages import FindNode, Ping
+from libweft.overlays.kademlia.query import Query, nothing
+from libweft.overlays.kademlia.space import PREFIX, key_in_bucket, name_of, named, place_of, place_of_key
+from libweft.overlays.kademlia.table import Table
+from libweft.overlays.kademlia.wire import kad
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.machine import SECOND, Codec, Env, Link, Machine, Message, Peer, PeerInfo, Reply, Timer, answers
 
 QUERIES = 32
 CHORES = 16  # a guess: as many values as may be kept are stored again well within `republish_every`

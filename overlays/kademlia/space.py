@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from hashlib import sha256
 
-from peer.machine import Peer, Rng
+from libweft.peer.machine import Peer, Rng
 
 BITS = 256
 REMEMBERED = 1 << 16

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from overlays.kademlia.space import BITS, place_of
-from peer.machine import Peer
+from libweft.overlays.kademlia.space import BITS, place_of
+from libweft.peer.machine import Peer
 
 
 class Table:

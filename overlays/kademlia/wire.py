@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 
-from overlays.kademlia.messages import AddProvider, FindNode, GetProviders, GetValue, Ping, PutValue, Record
-from overlays.kademlia.space import NUMBER, name_of
-from peer.address import Address
-from peer.errors import PeerError, UsageError
-from peer.ids import check_peer
-from peer.machine import Message, Peer, PeerInfo
-from peer.pb import kad_pb2, parse
+from libweft.overlays.kademlia.messages import AddProvider, FindNode, GetProviders, GetValue, Ping, PutValue, Record
+from libweft.overlays.kademlia.space import NUMBER, name_of
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.libp2p.address import Address
+from libweft.peer.libp2p.ids import check_peer
+from libweft.peer.libp2p.pb import kad_pb2, parse
+from libweft.peer.machine import Message, Peer, PeerInfo
 
 LIMIT = 1 << 18
 PEERS = 256

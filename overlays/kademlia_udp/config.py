@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from overlays.kademlia_udp.rpc import ID_SIZE
-from peer.datagram import CONTENT_LIMIT
-from peer.errors import UsageError
-from peer.machine import SECOND
+from libweft.overlays.kademlia_udp.rpc import ID_SIZE
+from libweft.peer.datagram import CONTENT_LIMIT
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import SECOND
 
 HOUR = 3_600 * SECOND
 TRIES = 10  # a guess

@@ -13,11 +13,11 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from overlays.kademlia_udp.rpc import Contact, read_stored, store
-from peer.datagram import Address
+from libweft.overlays.kademlia_udp.rpc import Contact, read_stored, store
+from libweft.peer.datagram import Address
 
 if TYPE_CHECKING:
-    from overlays.kademlia_udp.machine import KademliaUdp
+    from libweft.overlays.kademlia_udp.machine import KademliaUdp
 
 HANDOVERS = 16
 HANDED = 1_000  # a guess: a tenth of all that is kept

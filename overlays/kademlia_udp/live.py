@@ -4,7 +4,8 @@
         await node.set("colour", "blue")
         assert await node.get("colour") == "blue"
 
-The machine is `overlays.kademlia_udp.machine`, its socket `peer.datagram`. A call that is cancelled goes on unheard.
+The machine is `libweft.overlays.kademlia_udp.machine`, its socket `libweft.peer.live.datagram`. A call that is cancelled goes on
+unheard.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
-from overlays.kademlia_udp.config import DEFAULTS, KademliaUdpConfig
-from overlays.kademlia_udp.machine import KademliaUdp
-from overlays.kademlia_udp.rpc import Value
-from peer.datagram import Address, Datagrams, NoAnswer, open_datagram, resolve
-from peer.errors import UsageError
+from libweft.overlays.kademlia_udp.config import DEFAULTS, KademliaUdpConfig
+from libweft.overlays.kademlia_udp.machine import KademliaUdp
+from libweft.overlays.kademlia_udp.rpc import Value
+from libweft.peer.datagram import Address, NoAnswer
+from libweft.peer.errors import UsageError
+from libweft.peer.live.datagram import Datagrams, open_datagram, resolve
 
 DEADLINE = 60.0
 """Seconds; a lookup whose every request is lost twice takes about as long."""

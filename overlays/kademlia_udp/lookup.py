@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from overlays.kademlia_udp.rpc import Contact, Value, find_node, find_value, read_nodes, read_value
-from peer.datagram import Address
+from libweft.overlays.kademlia_udp.rpc import Contact, Value, find_node, find_value, read_nodes, read_value
+from libweft.peer.datagram import Address
 
 if TYPE_CHECKING:
-    from overlays.kademlia_udp.machine import KademliaUdp
+    from libweft.overlays.kademlia_udp.machine import KademliaUdp
 
 ASKS = 160  # eight times k, as many as a lookup among millions needs
 WIDE = 3

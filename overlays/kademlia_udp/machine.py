@@ -1,7 +1,7 @@
 """A node in a network of the PyPI package `kademlia`: a key-value table that its real servers and weft hold together.
 
 P. Maymounkov, D. Mazières: "Kademlia: a peer-to-peer information system based on the XOR metric", IPTPS 2002; sections below are
-that paper's. The calls are those of the package (`overlays.kademlia_udp.rpc`), whose Peer is an address (host, port).
+that paper's. The calls are those of the package (`libweft.overlays.kademlia_udp.rpc`), whose Peer is an address (host, port).
 Where this differs from the package, for the sake of safety or of the paper, no server notices:
 - Only who answers a ping gets into the table, under the id that it answered. The package believes whoever sends a request, and
   hands all values to an address that may be forged.
@@ -12,7 +12,7 @@ Where this differs from the package, for the sake of safety or of the paper, no 
   package hashes the key once more, so it hands over others.
 - `set` says how many took the value. The package is content when there was anybody to ask.
 
-Below it asks for: a `peer.datagram.DatagramEnv`.
+Below it asks for: a `libweft.peer.datagram.DatagramEnv`.
 Above it promises: `join`, `set` and `get` end, whatever the network does.
 Bounds: those of `kept`, `lookup` and `handover` beside it; WALKS calls at once and WAITING more; PROBES pings at once. It answers
 each request with one reply, and with a ping if the sender is new.
@@ -25,11 +25,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from overlays.kademlia_udp.config import DEFAULTS, KademliaUdpConfig
-from overlays.kademlia_udp.handover import Handovers
-from overlays.kademlia_udp.kept import Table, Values
-from overlays.kademlia_udp.lookup import Lookup
-from overlays.kademlia_udp.rpc import (
+from libweft.overlays.kademlia_udp.config import DEFAULTS, KademliaUdpConfig
+from libweft.overlays.kademlia_udp.handover import Handovers
+from libweft.overlays.kademlia_udp.lookup import Lookup
+from libweft.overlays.kademlia_udp.rpc import (
     ID_SIZE,
     Contact,
     Value,
@@ -46,9 +45,10 @@ from overlays.kademlia_udp.rpc import (
     stun,
     usable,
 )
-from peer.datagram import Address, Answer, DatagramEnv
-from peer.errors import UsageError
-from peer.machine import Timer
+from libweft.overlays.kademlia_udp.storage import Table, Values
+from libweft.peer.datagram import Address, Answer, DatagramEnv
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import Timer
 
 WALKS = 64
 WAITING = 1_024

@@ -1,4 +1,4 @@
-"""The calls of the PyPI package `kademlia` (2.2), as bytes: what stands inside a datagram of `peer.datagram`.
+"""The calls of the PyPI package `kademlia` (2.2), as bytes: what stands inside a datagram of `libweft.peer.datagram`.
 
 A request is MessagePack of `[name, [arguments]]`, a reply that of the bare answer. A text stays a text and bytes stay bytes: the
 package writes both kinds apart, and msgspec writes the same bytes as it does for every value that it takes.
@@ -25,8 +25,8 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from peer.datagram import CONTENT_LIMIT, Address
-from peer.errors import PeerError, UsageError
+from libweft.peer.datagram import CONTENT_LIMIT, Address
+from libweft.peer.errors import PeerError, UsageError
 
 ID_SIZE = 20
 UNUSABLE = "unusable"  # nodes in answers that have an address of no use

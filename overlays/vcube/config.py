@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from peer.errors import UsageError
-from peer.machine import SECOND
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import SECOND
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,8 @@ class VCubeConfig:
     announce: bool = True  # events go down the tree at once; false leaves them to test replies, as in the paper
     reuse_after: int = 60 * SECOND  # a place of one that is down; who was wrongly suspected comes back long before
     forget_after: int = 600 * SECOND  # one that is down is tested no longer, and its place is empty
-    first_retry: int = SECOND  # until a contact is dialled again; as in `overlays.static`
-    last_retry: int = 60 * SECOND  # the most that this grows to; as in `overlays.static`
+    first_retry: int = SECOND  # until a contact is dialled again; as in `libweft.overlays.static`
+    last_retry: int = 60 * SECOND  # the most that this grows to; as in `libweft.overlays.static`
 
     def __post_init__(self) -> None:
         least = {"last_retry": self.first_retry, "forget_after": self.reuse_after, "announce": 0}

@@ -27,11 +27,12 @@ from hashlib import sha256
 from itertools import islice
 from typing import Protocol
 
-from overlays.claims import check_infos, learn, told
-from overlays.overlay import Overlay
-from overlays.vcube.config import DEFAULTS, VCubeConfig
-from overlays.vcube.cube import DIMENSION, PLACES, assigned, cluster, dimension, first, nearest, parent
-from overlays.vcube.messages import (
+from libweft.overlays.claims import check_infos, learn, told
+from libweft.overlays.overlay import Overlay
+from libweft.overlays.vcube.config import DEFAULTS, VCubeConfig
+from libweft.overlays.vcube.cube import DIMENSION, PLACES, assigned, cluster, dimension, first, nearest, parent
+from libweft.overlays.vcube.members import Census, Change, Founders, Roll
+from libweft.overlays.vcube.messages import (
     FOUNDED,
     LAST,
     LIST,
@@ -45,9 +46,8 @@ from overlays.vcube.messages import (
     check,
     check_counter,
 )
-from overlays.vcube.roll import Census, Change, Founders, Roll
-from peer.errors import PeerError, Refused, UsageError
-from peer.machine import Env, Link, Peer, PeerInfo, Reply, Timer, answers, upon
+from libweft.peer.errors import PeerError, Refused, UsageError
+from libweft.peer.machine import Env, Link, Peer, PeerInfo, Reply, Timer, answers, upon
 
 TESTS = 512  # under way; a driver has room for twice as many requests
 PROBE = 30  # rounds between two tests of a contact that is no member; a guess

@@ -1,6 +1,7 @@
 """What VCube's nodes say to each other, and what of it no honest node says.
 
-Bounds: LIST members in a message, places below `cube.PLACES`, counters below COUNTER; what is said of peers by `overlays.claims`.
+Bounds: LIST members in a message, places below `cube.PLACES`, counters below COUNTER; what is said of peers by
+`libweft.overlays.claims`.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from overlays.claims import check_infos
-from overlays.vcube.cube import DIMENSION, PLACES
-from peer.errors import PeerError
-from peer.machine import Message, Peer, PeerInfo
+from libweft.overlays.claims import check_infos
+from libweft.overlays.vcube.cube import DIMENSION, PLACES
+from libweft.peer.errors import PeerError
+from libweft.peer.machine import Message, Peer, PeerInfo
 
 LIST = 64  # with the most that can be said of each it is about half a frame
 COUNTER = 1 << 48  # more changes than any place sees

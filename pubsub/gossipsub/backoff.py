@@ -8,8 +8,8 @@ and under any of these names had no backoff to begin with. The caller adds only 
 
 from __future__ import annotations
 
-from peer.errors import UsageError
-from peer.machine import SECOND, Peer
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import SECOND, Peer
 
 SLACK = 2 * SECOND  # go-libp2p-pubsub: two heartbeats
 LIMIT = 16_384  # a guess

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-from peer.machine import Peer
+from libweft.peer.machine import Peer
 
 SHARED = 64  # bits of an IPv6 address that a network is given at the least
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from peer.errors import UsageError
-from peer.machine import MS, SECOND
-from pubsub.gossipsub.ids import BY_NAME
-from pubsub.gossipsub.presets import named_score
-from pubsub.seen import TTL
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import MS, SECOND
+from libweft.pubsub.gossipsub.ids import BY_NAME
+from libweft.pubsub.gossipsub.presets import named_score
+from libweft.pubsub.seen import TTL
 
 FASTEST = MS  # a heartbeat: whoever means a second and writes 1 would wait for ever
 PX_MOST = 16  # peers in one PRUNE; JS reads no more

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from overlays.claims import check_infos, learn
-from overlays.overlay import Overlay
-from peer.errors import UsageError
-from peer.machine import Peer, PeerInfo
+from libweft.overlays.claims import check_infos, learn
+from libweft.overlays.overlay import Overlay
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import Peer, PeerInfo
 
 if TYPE_CHECKING:
-    from pubsub.gossipsub.router import GossipSub
+    from libweft.pubsub.gossipsub.router import GossipSub
 
 DIALS = 8  # as in Go
 DIRECT = 256

@@ -1,4 +1,4 @@
-"""What one peer did, counted: in each topic for P1 to P4, and as a whole for P7. See `pubsub.gossipsub.score`.
+"""What one peer did, counted: in each topic for P1 to P4, and as a whole for P7. See `libweft.pubsub.gossipsub.score`.
 
 Counters decay at each tick and are clipped at their caps. A peer's mesh deliveries are judged once it has been in the mesh
 for longer than the activation, so that whoever was just grafted is not blamed for what it had no time to bring.
@@ -6,7 +6,7 @@ for longer than the activation, so that whoever was just grafted is not blamed f
 
 from __future__ import annotations
 
-from pubsub.gossipsub.score_config import TopicScore
+from libweft.pubsub.gossipsub.score_config import TopicScore
 
 UNSET = -1
 

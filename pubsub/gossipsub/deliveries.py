@@ -7,7 +7,7 @@ Bounds: RECORDS in two generations, of which the older goes as a whole when the 
 
 from __future__ import annotations
 
-from peer.machine import SECOND, Peer
+from libweft.peer.machine import SECOND, Peer
 
 RECORDS = 1 << 16
 PEERS = 128  # a guess: several times the largest mesh; whoever comes later is neither thanked nor blamed

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from peer.errors import PeerError, UsageError
-from peer.machine import Peer
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.machine import Peer
 
 CHANGES = 5_000  # js-libp2p; in Rust it is 100, less than a node of Ethereum may have
 LISTED = 1 << 16  # a guess

@@ -13,11 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import takewhile
 
-from peer.errors import UsageError
-from peer.machine import SECOND, Peer, Rng
-from pubsub.gossipsub.colocation import address_keys
-from pubsub.gossipsub.counters import decayed
-from pubsub.gossipsub.score_config import HOUR, MINUTE, TO_ZERO, decay
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import SECOND, Peer, Rng
+from libweft.pubsub.gossipsub.colocation import address_keys
+from libweft.pubsub.gossipsub.counters import decayed
+from libweft.pubsub.gossipsub.score_config import HOUR, MINUTE, TO_ZERO, decay
 
 
 @dataclass(frozen=True)

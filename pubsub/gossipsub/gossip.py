@@ -15,14 +15,14 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from peer.machine import Peer
-from pubsub.gossipsub.ids import short
-from pubsub.gossipsub.mcache import MessageCache
-from pubsub.gossipsub.messages import IDontWant, IHave, IWant
-from pubsub.message import Publication
+from libweft.peer.machine import Peer
+from libweft.pubsub.gossipsub.ids import short
+from libweft.pubsub.gossipsub.mcache import MessageCache
+from libweft.pubsub.gossipsub.messages import IDontWant, IHave, IWant
+from libweft.pubsub.message import Publication
 
 if TYPE_CHECKING:
-    from pubsub.gossipsub.router import GossipSub
+    from libweft.pubsub.gossipsub.router import GossipSub
 
 BACKLOG = 1 << 19  # half of what a link holds before it is given up as too slow
 UNWANTED = 10_000  # as in Rust

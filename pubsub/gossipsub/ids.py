@@ -13,13 +13,13 @@ from functools import lru_cache
 from hashlib import sha256 as _sha256
 from typing import TypeAlias
 
-from peer import base58
-from peer.errors import PeerError
-from peer.ids import IDENTITY, check_peer
-from peer.machine import MessageId
-from pubsub.gossipsub.snappy import SnappyError, decompress
-from pubsub.message import Publication
-from pubsub.rpc import SEQNO, sequence_number, wire_data
+from libweft.peer.errors import PeerError
+from libweft.peer.libp2p import base58
+from libweft.peer.libp2p.ids import IDENTITY, check_peer
+from libweft.peer.machine import MessageId
+from libweft.pubsub.gossipsub.snappy import SnappyError, decompress
+from libweft.pubsub.message import Publication
+from libweft.pubsub.rpc import SEQNO, sequence_number, wire_data
 
 CACHED = 4_096
 LONG = 80  # bytes of an id; a longer one is remembered by its hash
@@ -97,6 +97,4 @@ def _author_key(publication: Publication) -> bytes:
     return publication.key
 
 
-BY_NAME: dict[str, MessageIdOf] = {
-    function.__name__: function for function in (go, rust, js, sha256, ethereum, ethereum_altair)
-}
+BY_NAME: dict[str, MessageIdOf] = {function.__name__: function for function in (go, rust, js, sha256, ethereum, ethereum_altair)}

@@ -2,16 +2,17 @@
 
 Messages stand in windows, one a heartbeat, newest first: those of the newest `gossip` are announced, all `history` are sent
 to who asks. The gap is for a peer that asks late. How often a message went to a peer is counted, so that the router can end it.
-Bounds: `history` windows, `messages`, and `size` bytes as `pubsub.message.weight` counts them; beyond, the oldest go first.
+Bounds: `history` windows, `messages`, and `size` bytes as `libweft.pubsub.message.weight` counts them; beyond, the oldest go
+first.
 """
 
 from __future__ import annotations
 
 from collections import deque
 
-from peer.errors import UsageError
-from peer.machine import Peer
-from pubsub.message import Publication, weight
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import Peer
+from libweft.pubsub.message import Publication, weight
 
 HISTORY, GOSSIP = 5, 3  # gossipsub-v1.0
 MESSAGES = 16_384  # a guess: five heartbeats of some thousand messages a second

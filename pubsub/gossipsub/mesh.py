@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from peer.machine import SECOND, Peer
-from peer.trace import GRAFT, PRUNE
-from pubsub.gossipsub.backoff import Backoff
-from pubsub.gossipsub.messages import Graft, Prune, Pruned
+from libweft.peer.machine import SECOND, Peer
+from libweft.peer.trace import GRAFT, PRUNE
+from libweft.pubsub.gossipsub.backoff import Backoff
+from libweft.pubsub.gossipsub.messages import Graft, Prune, Pruned
 
 if TYPE_CHECKING:
-    from pubsub.gossipsub.router import GossipSub
+    from libweft.pubsub.gossipsub.router import GossipSub
 
 FANOUTS = 1_024  # a guess: topics published to and not joined, in a minute
 SWEEP = 15  # heartbeats between two sweeps of old back-offs, as in Go

@@ -1,14 +1,15 @@
 """What GossipSub's nodes say to each other, beside publications and subscriptions.
 
-On the wire they are fields of one RPC (`pubsub.gossipsub.wire`); each kind is one message an RPC, whatever number of topics it
-speaks of, since some limits count RPCs. Ids are bytes, made by the topic's id function (`pubsub.gossipsub.ids`).
+On the wire they are fields of one RPC (`libweft.pubsub.gossipsub.wire`); each kind is one message an RPC, whatever number of
+topics it speaks of, since some limits count RPCs. Ids are bytes, made by the topic's id function
+(`libweft.pubsub.gossipsub.ids`).
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from peer.machine import Lane, Message, PeerInfo
+from libweft.peer.machine import Lane, Message, PeerInfo
 
 
 class IHave(Message, frozen=True, tag=2):

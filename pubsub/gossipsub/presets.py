@@ -1,7 +1,7 @@
 """Scores by name, for options that are plain text: a ready set, and what is to be different in it.
 
-    score = "filecoin"
-    score_with = "invalid_weight=0, graylist=-20000"
+score = "filecoin"
+score_with = "invalid_weight=0, graylist=-20000"
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import fields, replace
 from difflib import get_close_matches
 from functools import lru_cache
 
-from peer.errors import UsageError
-from pubsub.gossipsub.score_config import DEFAULT, ETHEREUM, FILECOIN, PeerScore, ScoreConfig, Thresholds, TopicScore
+from libweft.peer.errors import UsageError
+from libweft.pubsub.gossipsub.score_config import DEFAULT, ETHEREUM, FILECOIN, PeerScore, ScoreConfig, Thresholds, TopicScore
 
 SCORES: dict[str, ScoreConfig | None] = {"default": DEFAULT, "ethereum": ETHEREUM, "filecoin": FILECOIN, "off": None}
 PARTS = {"peer": PeerScore, "topic": TopicScore, "thresholds": Thresholds}

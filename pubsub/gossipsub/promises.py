@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from peer.errors import UsageError
-from peer.machine import SECOND, Peer, Rng
-from pubsub.gossipsub.ids import short
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import SECOND, Peer, Rng
+from libweft.pubsub.gossipsub.ids import short
 
 FOLLOWUP = 3 * SECOND  # Go, Rust and JavaScript
 LIMIT = 8_192  # a guess

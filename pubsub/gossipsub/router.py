@@ -10,32 +10,32 @@ A peer that speaks floodsub alone gets every message of its topics. Only message
 
 Below it asks for: links (any that speak its protocols), and where it can an overlay that finds subscribers of a topic. Above it
 promises each message once while its id is remembered. Bounds: `subscriptions` topics a peer, of TOPIC letters each and
-LETTERS in all; `pubsub.seen`; those of its parts.
+LETTERS in all; `libweft.pubsub.seen`; those of its parts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from overlays.overlay import Overlay
-from peer.errors import PeerError, UsageError
-from peer.machine import Codec, Env, Link, Peer, Timer, upon
-from peer.trace import DUPLICATE, REJECT
-from pubsub.gossipsub.config import GossipSubConfig
-from pubsub.gossipsub.contacts import Contacts
-from pubsub.gossipsub.filters import Blacklist, any_topic
-from pubsub.gossipsub.fresh import Fresh
-from pubsub.gossipsub.gossip import Gossip
-from pubsub.gossipsub.ids import BY_NAME, MessageIdOf
-from pubsub.gossipsub.mesh import Meshes
-from pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Test
-from pubsub.gossipsub.presets import named_score
-from pubsub.gossipsub.standing import Standing
-from pubsub.gossipsub.wire import mesh_rpc
-from pubsub.message import Interest, Publication, Verdict
-from pubsub.router import TOPIC, App, Router
-from pubsub.rpc import Subscriptions
-from pubsub.seen import Seen
+from libweft.overlays.overlay import Overlay
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.machine import Codec, Env, Link, Peer, Timer, upon
+from libweft.peer.trace import DUPLICATE, REJECT
+from libweft.pubsub.gossipsub.config import GossipSubConfig
+from libweft.pubsub.gossipsub.contacts import Contacts
+from libweft.pubsub.gossipsub.filters import Blacklist, any_topic
+from libweft.pubsub.gossipsub.gossip import Gossip
+from libweft.pubsub.gossipsub.ids import BY_NAME, MessageIdOf
+from libweft.pubsub.gossipsub.mesh import Meshes
+from libweft.pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Test
+from libweft.pubsub.gossipsub.peer_policy import Standing
+from libweft.pubsub.gossipsub.presets import named_score
+from libweft.pubsub.gossipsub.recent_publishes import Fresh
+from libweft.pubsub.gossipsub.wire import mesh_rpc
+from libweft.pubsub.message import Interest, Publication, Verdict
+from libweft.pubsub.router import TOPIC, App, Router
+from libweft.pubsub.rpc import Subscriptions
+from libweft.pubsub.seen import Seen
 
 FLOODSUB = "/floodsub/1.0.0"
 LEVELS = {"/meshsub/1.3.0": 13, "/meshsub/1.2.0": 12, "/meshsub/1.1.0": 11, "/meshsub/1.0.0": 10, FLOODSUB: 0}

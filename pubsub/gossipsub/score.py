@@ -1,7 +1,7 @@
 """The score of each peer, by what it did: GossipSub v1.1's score function (libp2p/specs, gossipsub-v1.1, "Peer Scoring").
 
 score = min(cap, sum over topics of weight * (P1 + P2 + P3 + P3b + P4)) + P5 + P6 + P7, each part with a weight of its own;
-`pubsub.gossipsub.score_config` names them. The router tells what happens, and calls `refresh` each `decay_interval`.
+`libweft.pubsub.gossipsub.score_config` names them. The router tells what happens, and calls `refresh` each `decay_interval`.
 - A message goes by `validating`, then one of `delivered`, `rejected`, `ignored` and `throttled`; further copies by `duplicate`.
   A copy that came before the verdict, or within the window after it, counts as a mesh delivery, once a peer.
 - PRUNE ends the P3 of a peer, as in Rust and JavaScript; in Go the deficit of a pruned peer would go on growing.
@@ -13,7 +13,7 @@ A peer is unknown before `join`, and scores 0.
 Bounds: TOPICS that peers may name at will (invalid messages come of any topic) have counters of their own at a peer, further
 ones share one set; others are topics of this node. RETAINED peers that left: when there are more, the one with the mildest
 score goes, of equals the oldest. So whoever wants a bad score washed must bring that many peers that behaved still worse,
-and any one of them, as it was new, would have served better. Records as in `pubsub.gossipsub.deliveries`.
+and any one of them, as it was new, would have served better. Records as in `libweft.pubsub.gossipsub.deliveries`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import isfinite
 
-from peer.errors import UsageError
-from peer.machine import SECOND, Peer
-from pubsub.gossipsub.colocation import Colocation
-from pubsub.gossipsub.counters import Counters, Stats
-from pubsub.gossipsub.deliveries import DROPPED, INVALID, PENDING, Deliveries, Record
-from pubsub.gossipsub.score_config import ScoreConfig, TopicScore
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import SECOND, Peer
+from libweft.pubsub.gossipsub.colocation import Colocation
+from libweft.pubsub.gossipsub.counters import Counters, Stats
+from libweft.pubsub.gossipsub.deliveries import DROPPED, INVALID, PENDING, Deliveries, Record
+from libweft.pubsub.gossipsub.score_config import ScoreConfig, TopicScore
 
 TOPICS = 256
 RETAINED = 4_096

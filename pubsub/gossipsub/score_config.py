@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, fields
 from ipaddress import ip_network
 from math import isfinite
 
-from peer.errors import UsageError
-from peer.machine import MS, SECOND
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import MS, SECOND
 
 MINUTE, HOUR = 60 * SECOND, 3_600 * SECOND
 TO_ZERO = 0.01  # go-libp2p-pubsub; in Rust and JavaScript it is 0.1

@@ -4,7 +4,7 @@ What is queued for a peer travels together, in RPCs of JOINED bytes unless one p
 subscriptions and control in each, the least that others take. An RPC has one control message: not all readers merge
 several. Longer lists are cut in pieces; of IDONTWANT ids Go reads only the first ten of an RPC.
 
-Bounds: those of `pubsub.rpc`; IDS ids, TOPICS topics and PEERS introduced peers in one RPC.
+Bounds: those of `libweft.pubsub.rpc`; IDS ids, TOPICS topics and PEERS introduced peers in one RPC.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 
-from peer.errors import PeerError
-from peer.machine import Message, Peer, PeerInfo
-from peer.pb import rpc_pb2
-from pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned, Test
-from pubsub.message import Publication
-from pubsub.rpc import JOINED, RpcCodec, Subscriptions, field, short_length, subscription
+from libweft.peer.errors import PeerError
+from libweft.peer.libp2p.pb import rpc_pb2
+from libweft.peer.machine import Message, Peer, PeerInfo
+from libweft.pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned, Test
+from libweft.pubsub.message import Publication
+from libweft.pubsub.rpc import JOINED, RpcCodec, Subscriptions, field, short_length, subscription
 
 CONTROL = 15_000  # Rust takes 16 KiB
 DONT_WANT = 10

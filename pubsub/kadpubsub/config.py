@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from peer.errors import UsageError
-from peer.machine import MS, SECOND
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import MS, SECOND
 
 LOOKS = 3  # for registrars, `slow` apart, before a node takes itself to be alone: one that just began may know nobody yet
 

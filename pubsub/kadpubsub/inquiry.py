@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from overlays.claims import check_infos, learn
-from overlays.kademlia.space import topic_key
-from peer.machine import Env, Message, Peer, PeerInfo, Timer
-from pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
-from pubsub.kadpubsub.messages import SUBSCRIBERS, Ask, Nearest, Subscribers, Update
-from pubsub.kadpubsub.registration import Registrations
-from pubsub.kadpubsub.registry import is_registrar
-from pubsub.message import Publication, weight
+from libweft.overlays.claims import check_infos, learn
+from libweft.overlays.kademlia.space import topic_key
+from libweft.peer.machine import Env, Message, Peer, PeerInfo, Timer
+from libweft.pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
+from libweft.pubsub.kadpubsub.messages import SUBSCRIBERS, Ask, Nearest, Subscribers, Update
+from libweft.pubsub.kadpubsub.registration import Registrations
+from libweft.pubsub.kadpubsub.registry import is_registrar
+from libweft.pubsub.message import Publication, weight
 
 RECENT = 256
 

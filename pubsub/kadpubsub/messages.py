@@ -11,17 +11,17 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from overlays.claims import check_infos
-from peer.errors import PeerError
-from peer.machine import Message, MessageId, Peer, PeerInfo
-from pubsub.claims import Topic
-from pubsub.message import Publication
-from pubsub.spread import Spread, parts
+from libweft.overlays.claims import check_infos
+from libweft.peer.errors import PeerError
+from libweft.peer.machine import Message, MessageId, Peer, PeerInfo
+from libweft.pubsub.carrier import Spread, parts
+from libweft.pubsub.claims import Topic
+from libweft.pubsub.message import Publication
 
 SUBSCRIBERS = 4_096  # of one topic
 NEAREST = 64  # to a topic: as long as an answer to a lookup can be
 
-LIST = 1 << 16  # below 1 MiB less `pubsub.router.LARGEST` and its headers, and above any one PeerInfo
+LIST = 1 << 16  # below 1 MiB less `libweft.pubsub.router.LARGEST` and its headers, and above any one PeerInfo
 HOPS = 1 << 15  # more than any path has
 LONGEST = 1 << 60  # microseconds
 LARGEST_NUMBER = (1 << 63) - 1  # in ids and headers of an order: what a trace has room for

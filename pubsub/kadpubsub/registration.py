@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from overlays.claims import learn, told
-from overlays.kademlia.space import place_of, place_of_key, topic_key
-from overlays.overlay import Overlay
-from peer.machine import Env, Message, Peer, PeerInfo, Timer
-from peer.trace import REJECT
-from pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
-from pubsub.kadpubsub.messages import Nearest, Register, Registered, Unregister
-from pubsub.kadpubsub.registry import Registries, is_registrar
+from libweft.overlays.claims import learn, told
+from libweft.overlays.kademlia.space import place_of, place_of_key, topic_key
+from libweft.overlays.overlay import Overlay
+from libweft.peer.machine import Env, Message, Peer, PeerInfo, Timer
+from libweft.peer.trace import REJECT
+from libweft.pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
+from libweft.pubsub.kadpubsub.messages import Nearest, Register, Registered, Unregister
+from libweft.pubsub.kadpubsub.registry import Registries, is_registrar
 
 MOST = 256  # are asked from one refresh to the next: k, and those who come near, were the network to grow a thousandfold
 ASKS = 3  # of one registrar, each with twice the patience of the one before

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from overlays.kademlia.space import place_of, place_of_key, topic_key
-from peer.machine import Env, Peer, PeerInfo
-from pubsub.kadpubsub.config import KadPubSubConfig
-from pubsub.kadpubsub.messages import LONGEST, SUBSCRIBERS, Update, lists
+from libweft.overlays.kademlia.space import place_of, place_of_key, topic_key
+from libweft.peer.machine import Env, Peer, PeerInfo
+from libweft.pubsub.kadpubsub.config import KadPubSubConfig
+from libweft.pubsub.kadpubsub.messages import LONGEST, SUBSCRIBERS, Update, lists
 
 TOPICS = 4_096
 SHARE = 256

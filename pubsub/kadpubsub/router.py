@@ -6,22 +6,21 @@ others' state.
 
 Below it needs an overlay with `lookup` and `known`; neighbours it needs none. Above it promises each message once while its id
 is remembered.
-Bounds: those of its sides; the ids in `pubsub.seen`.
+Bounds: those of its sides; the ids in `libweft.pubsub.seen`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from overlays.claims import check_infos, learn
-from overlays.overlay import Overlay
-from peer.errors import PeerError, UsageError
-from peer.machine import Env, Link, Message, Peer, PeerInfo, Reply, Timer, answers, upon
-from peer.trace import DUPLICATE, REJECT
-from pubsub.kadpubsub.config import DEFAULTS, KadPubSubConfig
-from pubsub.kadpubsub.held import Held, Unjudged
-from pubsub.kadpubsub.inquiry import Audience
-from pubsub.kadpubsub.messages import (
+from libweft.overlays.claims import check_infos, learn
+from libweft.overlays.overlay import Overlay
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.machine import Env, Link, Message, Peer, PeerInfo, Reply, Timer, answers, upon
+from libweft.peer.trace import DUPLICATE, REJECT
+from libweft.pubsub.kadpubsub.config import DEFAULTS, KadPubSubConfig
+from libweft.pubsub.kadpubsub.inquiry import Audience
+from libweft.pubsub.kadpubsub.messages import (
     Ask,
     Back,
     Delegate,
@@ -35,13 +34,14 @@ from pubsub.kadpubsub.messages import (
     Unregister,
     Update,
 )
-from pubsub.kadpubsub.registration import Registrations
-from pubsub.kadpubsub.registry import Registries
-from pubsub.kadpubsub.tree import Tree
-from pubsub.kadpubsub.vicinity import Vicinity
-from pubsub.message import Interest, Publication
-from pubsub.router import App, Router
-from pubsub.seen import Seen
+from libweft.pubsub.kadpubsub.pending import Held, Unjudged
+from libweft.pubsub.kadpubsub.registration import Registrations
+from libweft.pubsub.kadpubsub.registry import Registries
+from libweft.pubsub.kadpubsub.tree import Tree
+from libweft.pubsub.kadpubsub.vicinity import Vicinity
+from libweft.pubsub.message import Interest, Publication
+from libweft.pubsub.router import App, Router
+from libweft.pubsub.seen import Seen
 
 
 class KadPubSub(Router):

@@ -19,13 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from overlays.claims import learn
-from overlays.kademlia.space import BITS, place_of
-from peer.machine import Env, MessageId, Peer, PeerInfo, Timer
-from pubsub.kadpubsub.config import KadPubSubConfig
-from pubsub.kadpubsub.held import Held, load
-from pubsub.kadpubsub.messages import SUBSCRIBERS, Back, Delegate, Done, Still, lists
-from pubsub.message import Publication, weight
+from libweft.overlays.claims import learn
+from libweft.overlays.kademlia.space import BITS, place_of
+from libweft.peer.machine import Env, MessageId, Peer, PeerInfo, Timer
+from libweft.pubsub.kadpubsub.config import KadPubSubConfig
+from libweft.pubsub.kadpubsub.messages import SUBSCRIBERS, Back, Delegate, Done, Still, lists
+from libweft.pubsub.kadpubsub.pending import Held, load
+from libweft.pubsub.message import Publication, weight
 
 TASKS = 1_024
 SENDS = 5  # of a message to one that does not answer

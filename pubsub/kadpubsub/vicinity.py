@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from itertools import islice
 
-from overlays.claims import told
-from overlays.kademlia.space import place_of, place_of_key, topic_key
-from overlays.overlay import Overlay
-from peer.machine import Env, Peer, Timer
-from pubsub.kadpubsub.config import KadPubSubConfig
-from pubsub.kadpubsub.messages import NEAREST, Nearest
-from pubsub.kadpubsub.registry import Registries, Registry
+from libweft.overlays.claims import told
+from libweft.overlays.kademlia.space import place_of, place_of_key, topic_key
+from libweft.overlays.overlay import Overlay
+from libweft.peer.machine import Env, Peer, Timer
+from libweft.pubsub.kadpubsub.config import KadPubSubConfig
+from libweft.pubsub.kadpubsub.messages import NEAREST, Nearest
+from libweft.pubsub.kadpubsub.registry import Registries, Registry
 
 LOOKED = 256
 TOLD = 512  # a guess: all subscribers of the largest topic within 40 s, before they refresh by themselves

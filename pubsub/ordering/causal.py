@@ -42,18 +42,18 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
-from peer.errors import PeerError, UsageError
-from peer.machine import MS, SECOND, Env, Link, Message, MessageId, Peer, Timer, upon
-from peer.trace import DUPLICATE, REJECT
-from pubsub.claims import Topic, check_ids
-from pubsub.message import OrderHeader, Publication, Verdict
-from pubsub.ordering.fifo import DEFAULT as FIFO_DEFAULT
-from pubsub.ordering.fifo import Fifo, FifoConfig
-from pubsub.ordering.group import CUT, Group, Held, Wanted
-from pubsub.ordering.kept import Kept
-from pubsub.ordering.order import Order
-from pubsub.router import HEADERS, App, Router
-from pubsub.spread import Spread, parts
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.machine import MS, SECOND, Env, Link, Message, MessageId, Peer, Timer, upon
+from libweft.peer.trace import DUPLICATE, REJECT
+from libweft.pubsub.carrier import Spread, parts
+from libweft.pubsub.claims import Topic, check_ids
+from libweft.pubsub.message import OrderHeader, Publication, Verdict
+from libweft.pubsub.ordering.fifo import DEFAULT as FIFO_DEFAULT
+from libweft.pubsub.ordering.fifo import Fifo, FifoConfig
+from libweft.pubsub.ordering.group import CUT, Group, Held, Wanted
+from libweft.pubsub.ordering.message_cache import Kept
+from libweft.pubsub.ordering.order import Order
+from libweft.pubsub.router import HEADERS, App, Router
 
 PROTOCOL = "/weft/causal/1.0.0"
 

@@ -17,12 +17,12 @@ from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from peer.errors import UsageError
-from peer.machine import SECOND, Env, Peer, Timer
-from pubsub.message import OrderHeader, Publication, weight
-from pubsub.ordering.order import Order
-from pubsub.router import App, Router
-from pubsub.shares import Shares
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import SECOND, Env, Peer, Timer
+from libweft.pubsub.fair_shares import Shares
+from libweft.pubsub.message import OrderHeader, Publication, weight
+from libweft.pubsub.ordering.order import Order
+from libweft.pubsub.router import App, Router
 
 HELD_BYTES = 16 << 20
 STREAMS = 4_096

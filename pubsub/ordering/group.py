@@ -1,6 +1,6 @@
 """One topic under causal order: what was delivered of it, what waits for what, and what the next message comes after.
 
-Tables alone, which `pubsub.ordering.causal` fills and bounds. Names are those of VCube-PS: `last_delvs`, and the barrier.
+Tables alone, which `libweft.pubsub.ordering.causal` fills and bounds. Names are those of VCube-PS: `last_delvs`, and the barrier.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TypeAlias
 
-from peer.machine import MessageId, Peer
-from pubsub.message import Publication, weight
-from pubsub.shares import Shares
+from libweft.peer.machine import MessageId, Peer
+from libweft.pubsub.fair_shares import Shares
+from libweft.pubsub.message import Publication, weight
 
 CUT = 1_024  # sources of which one message tells where a subscription begins
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from overlays.overlay import Overlay
-from peer.machine import Env, Machine, Peer
-from peer.trace import DELIVER
-from pubsub.message import Interest, OrderHeader, Publication, Verdict
-from pubsub.router import App, Router
+from libweft.overlays.overlay import Overlay
+from libweft.peer.machine import Env, Machine, Peer
+from libweft.peer.trace import DELIVER
+from libweft.pubsub.message import Interest, OrderHeader, Publication, Verdict
+from libweft.pubsub.router import App, Router
 
 
 class Order(Machine):

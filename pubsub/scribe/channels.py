@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from peer.machine import MessageId, Peer, PeerInfo
-from pubsub.message import Publication, weight
-from pubsub.scribe.messages import Publish
+from libweft.peer.machine import MessageId, Peer, PeerInfo
+from libweft.pubsub.message import Publication, weight
+from libweft.pubsub.scribe.messages import Publish
 
 WINDOW = 256
-BURST = 1 << 18  # bytes that are sent again at once: below what a link takes, see `peer.machine.admit`
+BURST = 1 << 18  # bytes that are sent again at once: below what a link takes, see `libweft.peer.machine.admit`
 OUTLETS = 4_096
 SOURCES = 4_096
 

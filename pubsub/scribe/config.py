@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from overlays.vcube.cube import PLACES
-from peer.errors import UsageError
-from peer.machine import MS, SECOND
+from libweft.overlays.vcube.cube import PLACES
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import MS, SECOND
 
 BY_TOPIC, BY_NUMBER = -1, -2
 LEAST = {"root": BY_NUMBER, "root_link": 0, "acks": 0, "beats": 1, "keep": 1, "held_bytes": 1, "group": 1}  # the others are times

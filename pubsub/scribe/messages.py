@@ -2,7 +2,7 @@
 
 A `reign` is the time of one root over one topic, and has an id of its own; in it messages are numbered from 1 on, all on every
 branch. So a node knows by two numbers what it lacks, and whoever becomes its parent knows what to send it.
-Bounds: numbers as a trace has room for; what is said of peers by `overlays.claims`.
+Bounds: numbers as a trace has room for; what is said of peers by `libweft.overlays.claims`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import ClassVar
 
 import msgspec
 
-from overlays.claims import check_infos
-from peer.errors import PeerError
-from peer.machine import Lane, Message, MessageId, Peer, PeerInfo
-from pubsub.claims import NUMBER, Number, Topic, check_id, check_order
-from pubsub.message import Publication
-from pubsub.numbering import Numbered
-from pubsub.router import TOPIC
-from pubsub.spread import Spread, parts
+from libweft.overlays.claims import check_infos
+from libweft.peer.errors import PeerError
+from libweft.peer.machine import Lane, Message, MessageId, Peer, PeerInfo
+from libweft.pubsub.carrier import Spread, parts
+from libweft.pubsub.claims import NUMBER, Number, Topic, check_id, check_order
+from libweft.pubsub.message import Publication
+from libweft.pubsub.numbering import Numbered
+from libweft.pubsub.router import TOPIC
 
 HOPS = 64  # more than any way to a root has; beyond that it goes round
 

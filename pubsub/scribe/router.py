@@ -17,8 +17,8 @@ Below it needs `next_hop`, and links in order. Above it promises each message on
 is the same: what somebody missed in the reign before may come after what followed it, for late is better than lost, and an order
 that stands above sorts it out. What the root had answered for and not handed on when it crashed is lost. It knows no filters.
 That a node is the root, and how far it is, is believed of a parent, and of whom the overlay may have as the root. The
-numbers that a publication has on its way to the root are its source's (`pubsub.numbering`). What a child says that it has decides
-what it is sent, and nothing else.
+numbers that a publication has on its way to the root are its source's (`libweft.pubsub.numbering`). What a child says that it has
+decides what it is sent, and nothing else.
 Bounds: those of its parts; TOPICS, of which no peer has more opened than are left; WAITING messages of one behind one that is not
 judged; `held_bytes` of what waits for the root, beyond which a message is refused; timers: two.
 """
@@ -27,18 +27,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from overlays.claims import learn, told
-from overlays.overlay import Overlay
-from overlays.vcube.machine import VCube
-from peer.errors import UsageError
-from peer.machine import MS, SECOND, Env, Link, Message, MessageId, Peer, Timer, upon
-from peer.trace import DUPLICATE, REJECT
-from pubsub.message import Interest, Publication, weight
-from pubsub.numbering import MISNUMBERED, bind, is_bound
-from pubsub.router import App, Router
-from pubsub.scribe.channels import BURST, OUTLETS, Inlets, Outlet
-from pubsub.scribe.config import BROKERS, BY_TOPIC, DEFAULTS, BrokerConfig, ScribeConfig
-from pubsub.scribe.messages import (
+from libweft.overlays.claims import learn, told
+from libweft.overlays.overlay import Overlay
+from libweft.overlays.vcube.machine import VCube
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import MS, SECOND, Env, Link, Message, MessageId, Peer, Timer, upon
+from libweft.peer.trace import DUPLICATE, REJECT
+from libweft.pubsub.fair_shares import Shares
+from libweft.pubsub.message import Interest, Publication, weight
+from libweft.pubsub.numbering import MISNUMBERED, bind, is_bound
+from libweft.pubsub.router import App, Router
+from libweft.pubsub.scribe.channels import BURST, OUTLETS, Inlets, Outlet
+from libweft.pubsub.scribe.config import BROKERS, BY_TOPIC, DEFAULTS, BrokerConfig, ScribeConfig
+from libweft.pubsub.scribe.messages import (
     HOPS,
     Attached,
     Beat,
@@ -58,10 +59,9 @@ from pubsub.scribe.messages import (
     check_taken,
     check_topic,
 )
-from pubsub.scribe.routes import ByBroker, ByKey, ByPlace, Routes
-from pubsub.scribe.tree import CHILDREN, TOPICS, Child, Handed, Item, Kept, Tree
-from pubsub.seen import Seen
-from pubsub.shares import Shares
+from libweft.pubsub.scribe.routes import ByBroker, ByKey, ByPlace, Routes
+from libweft.pubsub.scribe.tree import CHILDREN, TOPICS, Child, Handed, Item, Kept, Tree
+from libweft.pubsub.seen import Seen
 
 LOOK = SECOND  # between two looks for what did not come
 SETTLED = 50 * MS  # a guess: so long after a change parents are asked for again, many changes at once

@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, Protocol, TypeAlias
 
-from overlays.overlay import Overlay
-from overlays.vcube.cube import PLACES, nearest
-from overlays.vcube.machine import VCube, place_of
-from peer.machine import Peer
-from pubsub.scribe.config import BY_NUMBER, BrokerConfig, ScribeConfig
+from libweft.overlays.overlay import Overlay
+from libweft.overlays.vcube.cube import PLACES, nearest
+from libweft.overlays.vcube.machine import VCube, place_of
+from libweft.peer.machine import Peer
+from libweft.pubsub.scribe.config import BY_NUMBER, BrokerConfig, ScribeConfig
 
 KNOWN = 4_096
 ENDING = re.compile(r"[0-9]{1,9}$")

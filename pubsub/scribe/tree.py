@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TypeAlias
 
-from peer.machine import MessageId, Peer
-from pubsub.message import Publication, weight
-from pubsub.scribe.messages import Down, Skip
+from libweft.peer.machine import MessageId, Peer
+from libweft.pubsub.message import Publication, weight
+from libweft.pubsub.scribe.messages import Down, Skip
 
 CHILDREN = 1 << 16
 TOPICS = 4_096

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from overlays.vcube.cube import DIMENSION, places
-from overlays.vcube.machine import VCube
-from peer.machine import Env, MessageId, Peer
-from pubsub.vcube_pb.config import VCubePBConfig
-from pubsub.vcube_pb.messages import Decline, Unreg
-from pubsub.vcube_ps.broadcast import Broadcasts, Task
-from pubsub.vcube_ps.messages import Change, Pub, Sub, Uns
-from pubsub.vcube_ps.views import Views
+from libweft.overlays.vcube.cube import DIMENSION, places
+from libweft.overlays.vcube.machine import VCube
+from libweft.peer.machine import Env, MessageId, Peer
+from libweft.pubsub.vcube_pb.config import VCubePBConfig
+from libweft.pubsub.vcube_pb.messages import Decline, Unreg
+from libweft.pubsub.vcube_ps.broadcast import Broadcasts, Task
+from libweft.pubsub.vcube_ps.messages import Change, Pub, Sub, Uns
+from libweft.pubsub.vcube_ps.views import Views
 
 
 class ReliableBroadcasts(Broadcasts):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from peer.machine import SECOND
-from pubsub.vcube_ps.config import VCubePSConfig
+from libweft.peer.machine import SECOND
+from libweft.pubsub.vcube_ps.config import VCubePSConfig
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from overlays.claims import check_infos
-from peer.errors import PeerError
-from peer.machine import Message, MessageId, Peer, PeerInfo
-from pubsub.claims import NUMBER, Number, Topic
-from pubsub.vcube_ps.config import WINDOW
-from pubsub.vcube_ps.messages import Change, Standing
+from libweft.overlays.claims import check_infos
+from libweft.peer.errors import PeerError
+from libweft.peer.machine import Message, MessageId, Peer, PeerInfo
+from libweft.pubsub.claims import NUMBER, Number, Topic
+from libweft.pubsub.vcube_ps.config import WINDOW
+from libweft.pubsub.vcube_ps.messages import Change, Standing
 
 LIST = 1_024
 

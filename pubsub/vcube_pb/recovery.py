@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from overlays.vcube.cube import places
-from overlays.vcube.machine import VCube
-from peer.machine import SECOND, Env, Peer, Reply
-from pubsub.vcube_pb.config import VCubePBConfig
-from pubsub.vcube_pb.kept import Kept, Key, stream_of
-from pubsub.vcube_pb.messages import LIST, AskMissing, AskSince, Missing, Position, Since, check_numbers, check_position
-from pubsub.vcube_pb.streams import UNKNOWN, Streams
-from pubsub.vcube_ps.config import WINDOW
-from pubsub.vcube_ps.messages import Pub
-from pubsub.vcube_ps.streams import Item
-from pubsub.vcube_ps.views import Views
+from libweft.overlays.vcube.cube import places
+from libweft.overlays.vcube.machine import VCube
+from libweft.peer.machine import SECOND, Env, Peer, Reply
+from libweft.pubsub.vcube_pb.config import VCubePBConfig
+from libweft.pubsub.vcube_pb.message_cache import Kept, Key, stream_of
+from libweft.pubsub.vcube_pb.messages import LIST, AskMissing, AskSince, Missing, Position, Since, check_numbers, check_position
+from libweft.pubsub.vcube_pb.streams import UNKNOWN, Streams
+from libweft.pubsub.vcube_ps.config import WINDOW
+from libweft.pubsub.vcube_ps.messages import Pub
+from libweft.pubsub.vcube_ps.streams import Item
+from libweft.pubsub.vcube_ps.views import Views
 
 ASKS = 10  # a guess: some seconds, in which those who took a source over bring it to all
 HELPERS = 3  # who are asked by one that was taken for down

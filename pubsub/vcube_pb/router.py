@@ -2,9 +2,9 @@
 
 J. P. de Araujo, L. A. Rodrigues, L. Arantes, E. P. Duarte Jr., P. Sens: "VCube-PB: uma solucao publish/subscribe autonoma e
 escalavel com difusao confiavel causal", SBRC 2017. VCube-Top is the overlay `vcube` with the sets of a topic's subscribers and
-publishers over it; trees and acknowledgements are those of `pubsub.vcube_ps`. Causal delivery is an order's to add; here is what
-it needs: each message of a correct source comes to each correct subscriber, once, and those of a source in order. So:
-- A publisher registers (REG), and a subscriber subscribes, with all nodes; each is in force when all have acknowledged, and says
+publishers over it; trees and acknowledgements are those of `libweft.pubsub.vcube_ps`. Causal delivery is an order's to add; here
+is what it needs: each message of a correct source comes to each correct subscriber, once, and those of a source in order. So: - A
+publisher registers (REG), and a subscriber subscribes, with all nodes; each is in force when all have acknowledged, and says
   by then who subscribes. Until then nothing goes out, and what comes in waits: it is neither handed on nor delivered.
 - Who hands these on may not know all members yet; so where some came or went meanwhile they are made known once more, and what
   was missed is asked for.
@@ -22,23 +22,23 @@ from __future__ import annotations
 
 import msgspec
 
-from overlays.overlay import Overlay
-from overlays.vcube.cube import DIMENSION
-from peer.errors import PeerError, UsageError
-from peer.machine import SECOND, Env, MessageId, Peer, Reply, Timer, answers, upon
-from peer.trace import PUBLISH, REJECT
-from pubsub.message import Interest, Publication, weight
-from pubsub.numbering import bind
-from pubsub.router import App
-from pubsub.vcube_pb.broadcast import ReliableBroadcasts
-from pubsub.vcube_pb.config import DEFAULTS, VCubePBConfig
-from pubsub.vcube_pb.kept import stream_of
-from pubsub.vcube_pb.messages import AskMissing, AskSince, Decline, Missing, Since, Unreg, check_numbers, check_position
-from pubsub.vcube_pb.recovery import HELPERS, Recovery
-from pubsub.vcube_ps.messages import Change, Pub, Reg, Standing, Sub, check_standings
-from pubsub.vcube_ps.streams import Item
-from pubsub.vcube_ps.trees import FILTERS, LATE, NOWHERE, SETTLED, Trees
-from pubsub.vcube_ps.views import Views
+from libweft.overlays.overlay import Overlay
+from libweft.overlays.vcube.cube import DIMENSION
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.machine import SECOND, Env, MessageId, Peer, Reply, Timer, answers, upon
+from libweft.peer.trace import PUBLISH, REJECT
+from libweft.pubsub.message import Interest, Publication, weight
+from libweft.pubsub.numbering import bind
+from libweft.pubsub.router import App
+from libweft.pubsub.vcube_pb.broadcast import ReliableBroadcasts
+from libweft.pubsub.vcube_pb.config import DEFAULTS, VCubePBConfig
+from libweft.pubsub.vcube_pb.message_cache import stream_of
+from libweft.pubsub.vcube_pb.messages import AskMissing, AskSince, Decline, Missing, Since, Unreg, check_numbers, check_position
+from libweft.pubsub.vcube_pb.recovery import HELPERS, Recovery
+from libweft.pubsub.vcube_ps.messages import Change, Pub, Reg, Standing, Sub, check_standings
+from libweft.pubsub.vcube_ps.streams import Item
+from libweft.pubsub.vcube_ps.trees import FILTERS, LATE, NOWHERE, SETTLED, Trees
+from libweft.pubsub.vcube_ps.views import Views
 
 
 class Waiting:
@@ -63,9 +63,7 @@ class VCubePB(Trees):
         super().__init__(env, overlay, app, config)
         self.config: VCubePBConfig = config
         self.editors = Views(self.cube)
-        self.broadcasts: ReliableBroadcasts = ReliableBroadcasts(
-            env, self.cube, self.views, self.editors, config, self._finished
-        )
+        self.broadcasts: ReliableBroadcasts = ReliableBroadcasts(env, self.cube, self.views, self.editors, config, self._finished)
         self.recovery = Recovery(env, self.cube, self.views, config, self._hand_up)
         self.changes: dict[MessageId, Change] = {}  # of this node's own, not acknowledged by all yet
         self.renewals: dict[MessageId, None] = {}  # of these, those that say once more what was in force

@@ -3,7 +3,7 @@
 `first_rec` of the papers says which messages of a source will never come: those before the first that did. A node that was
 taken for down was passed over, and all others have acknowledged what it missed; so it must know better. Each message says how
 long before it the one before was sent: if that is longer ago than this node's subscription, or there is none, nothing is
-missing. Else, and in every later gap, what is missing is asked for (`pubsub.vcube_pb.recovery`), and given up only when
+missing. Else, and in every later gap, what is missing is asked for (`libweft.pubsub.vcube_pb.recovery`), and given up only when
 nobody has it.
 Bounds: STREAMS, in shares by source, of which the oldest goes; WINDOW messages of one wait, and `room` bytes in all: beyond that
 it goes on without those that are missing.
@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from peer.machine import Peer
-from pubsub.message import weight
-from pubsub.shares import Shares
-from pubsub.vcube_pb.kept import Key
-from pubsub.vcube_ps.config import WINDOW
-from pubsub.vcube_ps.streams import STREAMS, Item, Stream
+from libweft.peer.machine import Peer
+from libweft.pubsub.fair_shares import Shares
+from libweft.pubsub.message import weight
+from libweft.pubsub.vcube_pb.message_cache import Key
+from libweft.pubsub.vcube_ps.config import WINDOW
+from libweft.pubsub.vcube_ps.streams import STREAMS, Item, Stream
 
 UNKNOWN = -1  # the number where a stream begins, until somebody has said
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from operator import attrgetter
 
-from overlays.vcube.cube import PLACES, cluster
-from overlays.vcube.machine import VCube
-from peer.machine import Env, MessageId, Peer, Timer
-from pubsub.vcube_ps.config import VCubePSConfig
-from pubsub.vcube_ps.heads import Heads
-from pubsub.vcube_ps.messages import Ack, Change, Pub, Standing, Sub, fitting
-from pubsub.vcube_ps.views import Views
+from libweft.overlays.vcube.cube import PLACES, cluster
+from libweft.overlays.vcube.machine import VCube
+from libweft.peer.machine import Env, MessageId, Peer, Timer
+from libweft.pubsub.vcube_ps.cluster_heads import Heads
+from libweft.pubsub.vcube_ps.config import VCubePSConfig
+from libweft.pubsub.vcube_ps.messages import Ack, Change, Pub, Standing, Sub, fitting
+from libweft.pubsub.vcube_ps.views import Views
 
 TASKS = 4_096
 KNOWN = 1 << 16

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from peer.errors import UsageError
-from peer.machine import SECOND
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import SECOND
 
 WINDOW = 256  # the most that a source may have on its way in one topic
 

@@ -14,17 +14,17 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
-from overlays.claims import check_peer
-from overlays.vcube.cube import DIMENSION, PLACES
-from overlays.vcube.messages import Member
-from peer.codec import FRAME_LIMIT
-from peer.errors import PeerError
-from peer.machine import Message, MessageId, Peer
-from pubsub.claims import NUMBER, Number, Topic, check_id, check_order
-from pubsub.message import Publication
-from pubsub.numbering import Numbered
-from pubsub.router import TOPIC
-from pubsub.spread import parts
+from libweft.overlays.claims import check_peer
+from libweft.overlays.vcube.cube import DIMENSION, PLACES
+from libweft.overlays.vcube.messages import Member
+from libweft.peer.codec import FRAME_LIMIT
+from libweft.peer.errors import PeerError
+from libweft.peer.machine import Message, MessageId, Peer
+from libweft.pubsub.carrier import parts
+from libweft.pubsub.claims import NUMBER, Number, Topic, check_id, check_order
+from libweft.pubsub.message import Publication
+from libweft.pubsub.numbering import Numbered
+from libweft.pubsub.router import TOPIC
 
 TOPICS = 128  # in one message: half a frame, where names are of the longest letters
 SMALL = 8_192  # standings that fit a frame whatever they say

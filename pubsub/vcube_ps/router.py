@@ -15,21 +15,21 @@ the paper leaves open, or assumes away, is settled here as follows:
 - A subscriber holds links to its children, so that a message meets no dial.
 
 What it shares with VCube-PB is in `trees`. Above it promises each message once, and those of a source in order.
-Bounds: those of its parts; FLOORS, shared by those who ask (`pubsub.shares`).
+Bounds: those of its parts; FLOORS, shared by those who ask (`libweft.pubsub.fair_shares`).
 """
 
 from __future__ import annotations
 
-from overlays.overlay import Overlay
-from peer.errors import Refused
-from peer.machine import Env, MessageId, Peer, Reply, answers
-from peer.trace import REJECT
-from pubsub.message import Interest, Publication
-from pubsub.router import App
-from pubsub.vcube_ps.config import DEFAULTS, VCubePSConfig
-from pubsub.vcube_ps.messages import AskFloor, Change, Floor, Pub, Reg, Sub
-from pubsub.vcube_ps.streams import Item, Key, Streams
-from pubsub.vcube_ps.trees import LATE, NOWHERE, Channel, Trees
+from libweft.overlays.overlay import Overlay
+from libweft.peer.errors import Refused
+from libweft.peer.machine import Env, MessageId, Peer, Reply, answers
+from libweft.peer.trace import REJECT
+from libweft.pubsub.message import Interest, Publication
+from libweft.pubsub.router import App
+from libweft.pubsub.vcube_ps.config import DEFAULTS, VCubePSConfig
+from libweft.pubsub.vcube_ps.messages import AskFloor, Change, Floor, Pub, Reg, Sub
+from libweft.pubsub.vcube_ps.streams import Item, Key, Streams
+from libweft.pubsub.vcube_ps.trees import LATE, NOWHERE, Channel, Trees
 
 FLOORS = 1_024
 ASKS = 3  # of a source that does not answer

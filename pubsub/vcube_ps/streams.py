@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
-from peer.machine import Peer
-from pubsub.message import Publication, weight
-from pubsub.shares import Shares
-from pubsub.vcube_ps.config import WINDOW
+from libweft.peer.machine import Peer
+from libweft.pubsub.fair_shares import Shares
+from libweft.pubsub.message import Publication, weight
+from libweft.pubsub.vcube_ps.config import WINDOW
 
 STREAMS = 4_096
 

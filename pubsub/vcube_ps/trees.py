@@ -6,7 +6,7 @@ subscriber holds links to its children, so that a message meets no dial.
 
 Below it needs the overlay `vcube`; with its oracle, subscriptions are known at once, or those before `oracle_until` are. It knows
 no filters. What members say of others' subscriptions is believed; the numbers of what they hand on are its source's
-(`pubsub.numbering`).
+(`libweft.pubsub.numbering`).
 Bounds: those of `broadcast` and `views`; CHANNELS; `held_bytes` of messages that wait for the gate, beyond which one is refused.
 """
 
@@ -18,33 +18,22 @@ from typing import ClassVar
 
 import msgspec
 
-from overlays.overlay import Overlay
-from overlays.vcube.cube import DIMENSION
-from overlays.vcube.machine import VCube
-from overlays.vcube.messages import Member
-from peer.errors import PeerError, UsageError
-from peer.machine import MS, SECOND, Env, Message, MessageId, Peer, PeerInfo, Timer, upon
-from peer.trace import DUPLICATE, REJECT
-from pubsub.claims import NUMBER
-from pubsub.message import Interest, Publication, weight
-from pubsub.numbering import MISNUMBERED, bind, is_bound
-from pubsub.router import TOPIC, App, Router
-from pubsub.vcube_ps.broadcast import Broadcasts
-from pubsub.vcube_ps.config import DEFAULTS, VCubePSConfig
-from pubsub.vcube_ps.messages import (
-    TOPICS,
-    Ack,
-    Change,
-    Pub,
-    Reg,
-    Standing,
-    Sub,
-    Told,
-    Uns,
-    check_standings,
-)
-from pubsub.vcube_ps.streams import Item
-from pubsub.vcube_ps.views import Views
+from libweft.overlays.overlay import Overlay
+from libweft.overlays.vcube.cube import DIMENSION
+from libweft.overlays.vcube.machine import VCube
+from libweft.overlays.vcube.messages import Member
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.machine import MS, SECOND, Env, Message, MessageId, Peer, PeerInfo, Timer, upon
+from libweft.peer.trace import DUPLICATE, REJECT
+from libweft.pubsub.claims import NUMBER
+from libweft.pubsub.message import Interest, Publication, weight
+from libweft.pubsub.numbering import MISNUMBERED, bind, is_bound
+from libweft.pubsub.router import TOPIC, App, Router
+from libweft.pubsub.vcube_ps.broadcast import Broadcasts
+from libweft.pubsub.vcube_ps.config import DEFAULTS, VCubePSConfig
+from libweft.pubsub.vcube_ps.messages import TOPICS, Ack, Change, Pub, Reg, Standing, Sub, Told, Uns, check_standings
+from libweft.pubsub.vcube_ps.streams import Item
+from libweft.pubsub.vcube_ps.views import Views
 
 CHANNELS = 4_096
 HOLDS = 256  # topics whose children are linked to

@@ -8,10 +8,10 @@ the overlay forgets it; of those whom it has not heard of STRANGERS are kept, in
 
 from __future__ import annotations
 
-from overlays.vcube.machine import VCube
-from peer.machine import Peer
-from pubsub.shares import Shares
-from pubsub.vcube_ps.messages import Standing
+from libweft.overlays.vcube.machine import VCube
+from libweft.peer.machine import Peer
+from libweft.pubsub.fair_shares import Shares
+from libweft.pubsub.vcube_ps.messages import Standing
 
 STANDINGS = 1 << 18
 STRANGERS = 4_096

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from bench.papers.causal_compare import FIGURE, SHOWN, SYSTEMS
-from bench.papers.figure import Lab
-from bench.run import run
-from bench.scenario import Scenario
+from libweft.bench.papers.causal_compare import FIGURE, SHOWN, SYSTEMS
+from libweft.bench.papers.figure import Lab
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Scenario
 
 
 class CannedLab(Lab):

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from bench import cli, show
-from bench.scenario import Scenario, command
-from peer import faults, latency
-from peer.errors import PeerError, UsageError
+from libweft.__main__ import main
+from libweft.bench.cli import show
+from libweft.bench.runs.scenario import Scenario, command
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.sim import faults, latency
 
 ROOT = Path(__file__).parents[2]
 SMALL = ["sim", "--nodes", "40", "--degree", "4", "--messages", "3", "--seed", "7"]
@@ -33,7 +34,7 @@ Runs = list[tuple[Scenario, dict[str, Any]]]
 @pytest.fixture
 def weft(capsys: pytest.CaptureFixture[str]) -> Weft:
     def call(*words: str) -> Outcome:
-        status = cli.main(words)
+        status = main(words)
         captured = capsys.readouterr()
         return status, captured.out, captured.err
 
@@ -49,7 +50,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
         asked.append((scenario, rest))
         return {"stack": scenario.stack, "reliability": 1.0, "rmr": float("nan"), "latency_ms": {"mean": 50.5, "max": 99.0}}
 
-    _instead(monkeypatch, "bench.run", run=run)
+    _instead(monkeypatch, "libweft.bench.runs.run", run=run)
     return asked
 
 
@@ -160,7 +161,7 @@ def test_an_unknown_command_lists_the_known_ones(weft: Weft) -> None:
     status, _, err = weft("simulate")
     assert status == 2
     assert err.count("\n") == 1
-    assert "'sim', 'sweep', 'analyze', 'demo', 'reproduce', 'stacks', 'node', 'collect', 'ping', 'pub', 'sub', 'bench'" in err
+    assert "'node', 'collect', 'ping', 'pub', 'sub', 'stacks', 'sim', 'sweep', 'analyze', 'demo', 'reproduce', 'bench'" in err
 
 
 def test_the_version_is_one_line(weft: Weft) -> None:
@@ -172,7 +173,7 @@ def test_the_version_is_one_line(weft: Weft) -> None:
 @pytest.mark.parametrize("words", [["sim"], ["analyze"], ["demo"], ["reproduce"], ["bench", "micro"], ["bench", "spark"]])
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     with pytest.raises(SystemExit) as left:
-        cli.main([*words, "--help"])
+        main([*words, "--help"])
     assert left.value.code == 0
     assert "--json" in capsys.readouterr().out
 
@@ -272,7 +273,7 @@ def test_a_failed_run_is_one_line(
     def run(*_: object, **__: object) -> None:
         raise error
 
-    _instead(monkeypatch, "bench.run", run=run)
+    _instead(monkeypatch, "libweft.bench.runs.run", run=run)
     assert weft("sim") == (status, "", line)
 
 
@@ -280,7 +281,7 @@ def test_an_interrupted_sweep_says_where_its_runs_are(weft: Weft, monkeypatch: p
     def sweep(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bench.sweep.sweep", sweep)
+    monkeypatch.setattr("libweft.bench.sweep.execution.sweep", sweep)
     (tmp_path / "s.toml").write_text("[grid]\nnodes = [8, 9]\n")
     status, out, err = weft("sweep", str(tmp_path / "s.toml"), "--keep", str(tmp_path / "kept"))
     assert (status, out) == (130, "")
@@ -290,7 +291,7 @@ def test_an_interrupted_sweep_says_where_its_runs_are(weft: Weft, monkeypatch: p
 def test_demo_prints_its_rows(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"stack": "static/flood", "loss": 0.1, "nodes": 1000}, {"stack": "other", "reliability": None}]
     result = {"rows": rows, "warnings": ["a clock jumps"], "report": "/there/weft-demo.html"}
-    _instead(monkeypatch, "bench.demo", demo=lambda args, progress: result)
+    monkeypatch.setattr("libweft.bench.cli.demo.demo", lambda args, tell: result)
     assert json.loads(weft("demo", "--json")[1]) == result
     _, out, err = weft("demo")
     assert "1,000" in out
@@ -334,7 +335,7 @@ def test_bench_micro_passes_its_flags_and_prints_a_row_a_case(weft: Weft, monkey
         calls.append((cases, quick))
         return {"cases": {"flood-10000": {"events_per_cpu_s": 300_000.0, "ratio": 1.25}}}
 
-    _instead(monkeypatch, "bench.micro", micro=micro)
+    _instead(monkeypatch, "libweft.bench.perf.micro", micro=micro)
     assert json.loads(weft("bench", "micro", "--json")[1])["cases"]["flood-10000"]["ratio"] == 1.25
     _, out, _ = weft("bench", "micro", "--quick", "--case", "a", "--case", "b")
     assert calls == [(None, False), (["a", "b"], True)]
@@ -355,14 +356,12 @@ def test_a_bar_shows_only_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def python(*words: str, stdout: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
         [sys.executable, *words],
         stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        env=environment,
         timeout=120,
         check=False,
     )
@@ -372,14 +371,14 @@ def python(*words: str, stdout: int = subprocess.PIPE) -> subprocess.CompletedPr
 def test_a_reader_that_has_left_is_no_error(words: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
-    done = python("-m", "bench", *SMALL, *words, stdout=write)
+    done = python("-m", "libweft", *SMALL, *words, stdout=write)
     os.close(write)
     assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_help_does_not_import_what_only_runs_need() -> None:
-    slow = "'rich', 'pyarrow', 'trio', 'pyspark', 'cryptography', 'peer.sim'"
-    done = python("-c", f"import sys, bench.cli as c; c.main([]); sys.exit(any(name in sys.modules for name in ({slow})))")
+    slow = "'rich', 'pyarrow', 'trio', 'pyspark', 'cryptography', 'libweft.bench'"
+    done = python("-c", f"import sys, libweft.__main__ as c; c.main([]); sys.exit(any(name in sys.modules for name in ({slow})))")
     assert done.returncode == 0, done.stderr
 
 
@@ -423,26 +422,26 @@ def test_a_trace_folder_that_cannot_be_written_is_one_line(weft: Weft, tmp_path:
 
 def test_a_steep_popularity_does_not_draw_for_ever(capsys: pytest.CaptureFixture[str]) -> None:
     steep = "sim --nodes 20 --degree 3 --messages 2 --topics 100 --popularity zipf --exponent 100 --interests 50 --json"
-    assert cli.main(steep.split()) == 0
+    assert main(steep.split()) == 0
     assert '"reliability":1.0' in capsys.readouterr().out
 
 
 def test_a_usage_error_leaves_no_trace_folder(tmp_path: Path) -> None:
     edges = tmp_path / "edges"
     edges.write_text("0 x\n")
-    assert cli.main(["sim", "--set", f"overlay.graph={edges}", "--trace", str(tmp_path / "run")]) == 2
+    assert main(["sim", "--set", f"overlay.graph={edges}", "--trace", str(tmp_path / "run")]) == 2
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_a_stream_that_is_closed_costs_no_run(closed: str) -> None:
-    command = f"{sys.executable} -m bench sim --nodes 20 --messages 1 {closed}"
+    command = f"{sys.executable} -m libweft sim --nodes 20 --messages 1 {closed}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert (done.returncode, "Traceback" in done.stderr + done.stdout) == (0, False)
 
 
 def test_an_argument_that_is_no_text_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["sim", "--nodes", "a\udcff"]) == 2
+    assert main(["sim", "--nodes", "a\udcff"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 

@@ -11,9 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.counters import Counters, percentile
-from peer.machine import Lane, MessageId, Peer
-from peer.trace import DELIVER, DROP, DUPLICATE, JOIN, JOINED, LEAVE, NODE_DOWN, NODE_UP, PUBLISH, RECEIVE, REJECT, SEND, Tracer
+from libweft.bench.runs.counters import Counters, percentile
+from libweft.peer.machine import Lane, MessageId, Peer
+from libweft.peer.trace import (
+    DELIVER,
+    DROP,
+    DUPLICATE,
+    JOIN,
+    JOINED,
+    LEAVE,
+    NODE_DOWN,
+    NODE_UP,
+    PUBLISH,
+    RECEIVE,
+    REJECT,
+    SEND,
+    Tracer,
+)
 
 WINDOW = 100
 M, N = MessageId(0, 1, 1), MessageId(0, 1, 2)

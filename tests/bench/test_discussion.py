@@ -6,13 +6,13 @@ from collections import Counter
 
 import pytest
 
-from bench.history import Event, Recorder
-from bench.run import run
-from bench.scenario import Scenario, Workload, validate
-from peer.errors import UsageError
-from peer.latency import Constant
-from peer.machine import MS, SECOND, MessageId, Peer
-from peer.trace import DELIVER, PUBLISH
+from libweft.bench.runs.history import Event, Recorder
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Scenario, Workload, validate
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import MS, SECOND, MessageId, Peer
+from libweft.peer.sim.latency import Constant
+from libweft.peer.trace import DELIVER, PUBLISH
 
 
 class Timed(Recorder):

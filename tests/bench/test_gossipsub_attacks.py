@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from bench import scenario as scenarios
-from bench.papers.gossipsub_attacks import DAWN, MESSAGES, NODES, QUICK, ROUTERS, attacks, scenario
-from bench.run import build
-from bench.sybils import Siege
-from bench.workload import Workload
-from peer.machine import SECOND, Peer
-from peer.sim import Simulator
-from pubsub import stacks
-from pubsub.gossipsub.router import GossipSub
+from libweft.bench.papers.gossipsub_attacks import DAWN, MESSAGES, NODES, QUICK, ROUTERS, attacks, scenario
+from libweft.bench.runs import scenario as scenarios
+from libweft.bench.runs.run import build
+from libweft.bench.runs.sybils import Siege
+from libweft.bench.runs.workload import Workload
+from libweft.peer.machine import SECOND, Peer
+from libweft.peer.sim.simulator import Simulator
+from libweft.pubsub import stacks
+from libweft.pubsub.gossipsub.router import GossipSub
 from tests.conftest import note_replay
 
 HONEST = 12

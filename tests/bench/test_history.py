@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.history import (
+from libweft.bench.runs.history import (
     Event,
     Recorder,
     Story,
@@ -23,11 +23,11 @@ from bench.history import (
     total,
     validity,
 )
-from bench.run import run
-from bench.scenario import Scenario, Workload
-from peer.errors import UsageError
-from peer.faults import Reorder
-from peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Scenario, Workload
+from libweft.peer.errors import UsageError
+from libweft.peer.sim.faults import Reorder
+from libweft.peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
 
 CHECKS: tuple[Callable[[Iterable[Story]], list[Violation]], ...] = (fifo, causal, total, gapless, complete, agreement, integrity)
 

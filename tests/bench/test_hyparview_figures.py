@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from bench.papers import (
+from libweft.bench.papers import (
     FIGURES,
     hyparview_graph,
     hyparview_healing,
@@ -20,10 +20,10 @@ from bench.papers import (
     plumtree_ldh,
     plumtree_rmr,
 )
-from bench.papers import hyparview_setting as setting
-from bench.papers.figure import Lab, Row
-from bench.scenario import Scenario, validate
-from peer.faults import Crash, MassCrash
+from libweft.bench.papers import hyparview_setting as setting
+from libweft.bench.papers.figure import Lab, Row
+from libweft.bench.runs.scenario import Scenario, validate
+from libweft.peer.sim.faults import Crash, MassCrash
 
 NAMES = [name for name in FIGURES if name.startswith(("hyparview", "plumtree"))]
 GRAPH = {"clustering": 0.001, "path_mean": 6.4, "degree_full": 0.995, "symmetry": 1.0}

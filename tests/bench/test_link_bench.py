@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from bench import link, link_sides
-from bench.cli import main
-from bench.load import SPARE, bench_load
-from peer.errors import UsageError, WeftError
+from libweft.__main__ import main
+from libweft.bench.perf import link, link_sides
+from libweft.bench.perf.load import SPARE, bench_load
+from libweft.peer.errors import UsageError, WeftError
 
 MESSAGES = 2_000
 OURS = [name for name, case in link.CASES.items() if not case.rival]
@@ -64,9 +64,9 @@ def test_a_profile_shares_out_the_whole_time_of_each_side() -> None:
 @pytest.mark.parametrize(
     ("module", "function", "part"),
     [
-        ("peer.noise", "Channel.seal", "cipher"),
-        ("peer.driver", "Inlet.data", "dispatch"),
-        ("peer.driver", "Driver.post", "driver and outbox"),
+        ("libweft.peer.libp2p.noise", "Channel.seal", "cipher"),
+        ("libweft.peer.live.driver", "Inlet.data", "dispatch"),
+        ("libweft.peer.live.driver", "Driver.post", "driver and outbox"),
         ("trio._core._run", "unrolled_run", "trio"),
         ("trio._core._io_epoll", "EpollIOManager.get_events", "system calls"),
         ("socket", "socket.accept", "other"),
@@ -125,7 +125,7 @@ def test_load_says_when_the_system_allows_too_few_files() -> None:
     program = f"""
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, ({SPARE + 10}, {SPARE + 10}))
-from bench.cli import main
+from libweft.__main__ import main
 raise SystemExit(main(["bench", "load", "--links", "11"]))
 """
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[1] > SPARE + 10

@@ -15,16 +15,16 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from bench import live, live_side
-from bench.cli import main
-from bench.live import LiveConfig
-from bench.live_side import NUMBER, Plan, Run, Tally
-from bench.rival import Program, go_libp2p, js_libp2p
-from peer.errors import WeftError
-from pubsub.api import PubSub
-from pubsub.gossipsub.config import GossipSubConfig
-from pubsub.gossipsub.router import GossipSub
-from pubsub.subscription import Message, Subscription
+from libweft.__main__ import main
+from libweft.bench.perf import live, live_side
+from libweft.bench.perf.live import LiveConfig
+from libweft.bench.perf.live_side import NUMBER, Plan, Run, Tally
+from libweft.bench.perf.rivals.programs import Program, go_libp2p, js_libp2p
+from libweft.peer.errors import WeftError
+from libweft.pubsub.gossipsub.config import GossipSubConfig
+from libweft.pubsub.gossipsub.router import GossipSub
+from libweft.pubsub.live.api import PubSub
+from libweft.pubsub.live.subscription import Message, Subscription
 
 NODES = 4
 SMALL = ("--nodes", str(NODES), "--messages", "20", "--size", "100", "--rate", "20", "--seconds", "0.5", "--repetitions", "1")
@@ -70,9 +70,7 @@ def test_a_rival_that_cannot_be_installed_is_left_out(monkeypatch: pytest.Monkey
     assert js_libp2p("js_libp2p_live.mjs") == Program("left out: FileNotFoundError: [Errno 2] No such file or directory: 'npm'")
 
 
-def test_rivals_and_ratios_are_shown_below_the_cases(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rivals_and_ratios_are_shown_below_the_cases(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     fake_runs(monkeypatch, {"weft": [a_run(0.01)], "py-libp2p": [a_run(0.1)]})
     assert main(["bench", "live", "--quick", "--stack", "hyparview/plumtree"]) == 0
     shown = capsys.readouterr().out
@@ -265,13 +263,13 @@ def test_a_case_that_delivers_nothing_ends_the_bench(part: str, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("module", "function", "part"),
     [
-        ("peer.ids", "PublicKey.verify", "signatures"),
-        ("pubsub.plumtree", "Plumtree._push", "router"),
-        ("pubsub.gossipsub.wire", "MeshCodec.pack", "codec"),
-        ("pubsub.gossipsub.standing", "Standing.duplicate", "score"),
-        ("overlays.xbot", "Xbot.start", "overlay"),
-        ("pubsub.subscription", "Subscription.put", "api"),
-        ("peer.noise", "Channel.seal", "cipher"),
+        ("libweft.peer.libp2p.ids", "PublicKey.verify", "signatures"),
+        ("libweft.pubsub.plumtree", "Plumtree._push", "router"),
+        ("libweft.pubsub.gossipsub.wire", "MeshCodec.pack", "codec"),
+        ("libweft.pubsub.gossipsub.peer_policy", "Standing.duplicate", "score"),
+        ("libweft.overlays.xbot", "Xbot.start", "overlay"),
+        ("libweft.pubsub.live.subscription", "Subscription.put", "api"),
+        ("libweft.peer.libp2p.noise", "Channel.seal", "cipher"),
         ("socket", "socket.accept", "other"),
     ],
 )

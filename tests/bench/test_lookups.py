@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from bench import lookups
-from bench.cli import main
-from bench.lookups import Field, bench_lookups, summary
-from bench.tables import measure_tables
-from peer.errors import UsageError
+from libweft.__main__ import main
+from libweft.bench.perf import lookups
+from libweft.bench.perf.kademlia_table_cost import measure_tables
+from libweft.bench.perf.lookups import Field, bench_lookups, summary
+from libweft.peer.errors import UsageError
 
 
 def test_all_phases_are_measured_and_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,10 +20,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.report import check, render, write
-from bench.report.tables import ROWS
-from bench.report.text import DASH, data, decimals, escape, figure, heading, percent, short
-from peer.errors import UsageError
+from libweft.bench.report import check, render, write
+from libweft.bench.report.tables import ROWS
+from libweft.bench.report.text import DASH, data, decimals, escape, figure, heading, percent, short
+from libweft.peer.errors import UsageError
 from tests.bench.test_report_samples import Element, hollow, nothing, pictured, read, sample
 
 SAMPLES = {

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bench.report import draw, render
-from bench.report.cards import OVERLAID, PANELS
-from bench.report.charts import ABOVE
-from bench.report.draw import HEIGHT, LABEL_HEIGHT, PANEL_HEIGHT, POINTS, WIDTH, Bar, Line, Mark, Words
-from bench.report.given import Point
-from bench.report.scale import Axis, Scale, linear, logarithmic, of_shares
+from libweft.bench.report import draw, render
+from libweft.bench.report.cards import OVERLAID, PANELS
+from libweft.bench.report.charts import ABOVE
+from libweft.bench.report.draw import HEIGHT, LABEL_HEIGHT, PANEL_HEIGHT, POINTS, WIDTH, Bar, Line, Mark, Words
+from libweft.bench.report.input import Point
+from libweft.bench.report.scale import Axis, Scale, linear, logarithmic, of_shares
 from tests.bench.test_report_samples import Element, hollow, nothing, read, sample
 
 WORDS = Words("key", "Title", "Description")

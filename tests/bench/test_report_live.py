@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bench import follow
-from bench.report.live import WINDOWS, History
-from bench.report.text import DASH
+from libweft.bench.cli import follow
+from libweft.bench.report.live import WINDOWS, History
+from libweft.bench.report.text import DASH
 from tests.bench.test_report_samples import Element, read
 
 AT = 1_700_000_000.0
@@ -88,7 +88,7 @@ def test_a_hostile_name_is_text() -> None:
 
 def test_pages_replace_each_other_and_the_last_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([AT, AT + 9])
-    monkeypatch.setattr("bench.follow.time.time", lambda: next(times))
+    monkeypatch.setattr("libweft.bench.cli.follow.time.time", lambda: next(times))
     pages = follow.Pages(tmp_path / "live.html", "Following run")
     pages.end()
     assert not [*tmp_path.iterdir()]

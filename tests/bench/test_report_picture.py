@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.report import render
-from bench.report.picture import pictures
-from bench.report.rings import SIZE, rings
-from bench.report.spread import PANELS
+from libweft.bench.report import render
+from libweft.bench.report.picture import pictures
+from libweft.bench.report.player import PANELS
+from libweft.bench.report.rings import SIZE, rings
 from tests.bench.test_report_samples import Element, picture, pictured, read, sample
 
 NUMBERS = st.integers(0, 9)

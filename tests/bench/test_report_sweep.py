@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from bench.report import render_sweep, write_sweep
-from bench.report.sweep import FAILURES, label, read
-from bench.report.text import DASH
+from libweft.bench.report import render_sweep, write_sweep
+from libweft.bench.report.sweep import FAILURES, label, read
+from libweft.bench.report.text import DASH
 from tests.bench.test_report_samples import Element
 from tests.bench.test_report_samples import read as tree_of
 
-HOSTILE = '</script><script>alert("1")</script><b onload=\'x\'>&amp;'
+HOSTILE = "</script><script>alert(\"1\")</script><b onload='x'>&amp;"
 STACKS, FAULTS, HIGH = ("flood", "plumtree", "gossipsub"), ("calm", "crashes"), (50.0, 200.0, 100.0)
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bench.report import render
-from bench.report.verdict import RANKED, Contender, is_clear
+from libweft.bench.report import render
+from libweft.bench.report.verdict import RANKED, Contender, is_clear
 from tests.bench.test_report_samples import Element, hollow, nothing, read, sample
 
 TITLES = ("Most redundant", "Least reliable", "Slowest, p99", "Slowest to the last subscriber")

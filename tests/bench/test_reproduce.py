@@ -20,16 +20,16 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from bench import papers
-from bench.papers import Listed, figure, find, flood_percolation, list_figures
-from bench.papers.figure import Figure, Lab, ReproduceError, Row, measured, number, reproduce
-from bench.run import run
-from bench.scenario import Scenario, Workload, command
-from bench.student import student
-from overlays import graphs
-from peer.errors import UsageError, WeftError
-from peer.faults import MassCrash
-from peer.trace import KINDS
+from libweft.bench import papers
+from libweft.bench.papers import Listed, figure, find, flood_percolation, list_figures
+from libweft.bench.papers.figure import Figure, Lab, ReproduceError, Row, measured, number, reproduce
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Scenario, Workload, command
+from libweft.bench.sweep.confidence import student
+from libweft.overlays import graphs
+from libweft.peer.errors import UsageError, WeftError
+from libweft.peer.sim.faults import MassCrash
+from libweft.peer.trace import KINDS
 
 SPARK = cast(Any, object())
 KEYS = {"id", "title", "source", "quick", "seed", "runs", "rows", "picture"}
@@ -80,8 +80,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """Also in the place of the real modules, for `reproduce`, which makes its own labs."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     made = World(tmp_path)
-    _instead(monkeypatch, "bench.run", run=made.simulate)
-    _instead(monkeypatch, "bench.spark.analysis", figures=made.analyse)
+    _instead(monkeypatch, "libweft.bench.runs.run", run=made.simulate)
+    _instead(monkeypatch, "libweft.bench.spark.analysis", figures=made.analyse)
     monkeypatch.setattr(figure, "is_embedded", lambda spark: True)
     return made
 
@@ -315,7 +315,7 @@ def mean_reliability(lab: Lab) -> list[Row]:
 
 
 def draw(axes: Any, rows: Sequence[Row]) -> None:
-    from bench.papers import picture
+    from libweft.bench.papers import picture
 
     picture.paper(axes, [1.0], [row.paper for row in rows])
     picture.ours(axes, [1.0], rows)
@@ -449,7 +449,7 @@ def test_a_kept_run_of_other_code_is_made_again(
 ) -> None:
     table(a=made(mean_reliability))
     reproduce(["a"], spark=SPARK, runs=2, keep=tmp_path / "kept")
-    monkeypatch.setattr("bench.kept._code", lambda: b"another")
+    monkeypatch.setattr("libweft.bench.sweep.run_cache._code", lambda: b"another")
     reproduce(["a"], spark=SPARK, runs=2, keep=tmp_path / "kept")
     assert len(world.runs) == 4
 
@@ -517,7 +517,7 @@ def test_each_figure_gets_a_picture_named_by_its_id(world: World, table: Callabl
 def test_the_picture_of_the_percolation_shows_theory_and_ours(world: World, tmp_path: Path) -> None:
     """One run a point has no interval, and so no whiskers."""
     pytest.importorskip("matplotlib")
-    from bench.papers import picture
+    from libweft.bench.papers import picture
 
     world.reliability = share_reached
     lab = world.lab(quick=True, runs=1)
@@ -652,7 +652,7 @@ MISSED = {("vcube-pb.fig5", "between the trees, 128 nodes, 50% publish")}
 @pytest.mark.slow
 def test_the_command_reproduces_every_figure_in_its_short_form(tmp_path: Path) -> None:
     words = ["reproduce", "--all", "--quick", "--json", "--quiet", "--pictures", str(tmp_path), "--keep", str(tmp_path / "runs")]
-    done = subprocess.run([sys.executable, "-m", "bench", *words], capture_output=True, text=True, timeout=1_800)
+    done = subprocess.run([sys.executable, "-m", "libweft", *words], capture_output=True, text=True, timeout=1_800)
     assert done.returncode == 0, done.stderr
     entries = {entry["id"]: entry for entry in json.loads(done.stdout.splitlines()[-1])["figures"]}
     assert list(entries) == [listed.id for listed in list_figures()]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.scenario import (
+from libweft.bench.runs.scenario import (
     Churn,
     Network,
     Scenario,
@@ -24,10 +24,10 @@ from bench.scenario import (
     validate,
     value_of,
 )
-from peer import faults, latency
-from peer.errors import UsageError
-from peer.trace import KINDS
-from pubsub import stacks
+from libweft.peer.errors import UsageError
+from libweft.peer.sim import faults, latency
+from libweft.peer.trace import KINDS
+from libweft.pubsub import stacks
 
 SCENARIOS = Path(__file__).parents[2] / "bench" / "scenarios"
 

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from bench.papers import study_latency, study_redundancy, study_reliability
-from bench.papers.figure import Figure, Lab, Row
-from bench.papers.study import CRASHED, LOADS, NODES, STACKS
-from bench.scenario import Scenario
-from peer.faults import MassCrash
+from libweft.bench.papers import study_latency, study_redundancy, study_reliability
+from libweft.bench.papers.figure import Figure, Lab, Row
+from libweft.bench.papers.study import CRASHED, LOADS, NODES, STACKS
+from libweft.bench.runs.scenario import Scenario
+from libweft.peer.sim.faults import MassCrash
 
 FIGURES: list[Figure] = [study_reliability.FIGURE, study_redundancy.FIGURE, study_latency.FIGURE]
 

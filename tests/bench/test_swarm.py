@@ -21,14 +21,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from bench import swarm, swarm_live
-from bench import swarm_words as words
-from bench.cli import main
-from bench.swarm_live import START_S, Child, Load, Swarm
-from bench.swarm_plan import HEAD, QUICK, Plan, SwarmConfig, Tally, Told, draw, judge, pairs, payload, percentile, spans, united
-from bench.swarm_twin import Twin
-from peer.errors import UsageError, WeftError
-from peer.machine import SECOND
+from libweft.__main__ import main
+from libweft.bench.perf.swarm import live as swarm_live
+from libweft.bench.perf.swarm import measure as swarm
+from libweft.bench.perf.swarm import messages as words
+from libweft.bench.perf.swarm.live import START_S, Child, Load, Swarm
+from libweft.bench.perf.swarm.plan import (
+    HEAD,
+    QUICK,
+    Plan,
+    SwarmConfig,
+    Tally,
+    Told,
+    draw,
+    judge,
+    pairs,
+    payload,
+    percentile,
+    spans,
+    united,
+)
+from libweft.bench.perf.swarm.twin import Twin
+from libweft.peer.errors import UsageError, WeftError
+from libweft.peer.machine import SECOND
 
 SMALL = SwarmConfig(peers=12, senders=4, rate=2.0, seconds=10.0, killed=3, joining=3, processes=2, seed=3, step=0.0)
 
@@ -364,8 +379,8 @@ def test_processes_that_do_not_begin_are_killed_when_the_time_is_over(monkeypatc
 
 SLOW = """
 import trio
-import bench.swarm_process as process
-from bench import swarm_words as words
+from libweft.bench.perf.swarm import process
+from libweft.bench.perf.swarm import messages as words
 from pathlib import Path
 
 obey = process.Process.obey
@@ -454,12 +469,13 @@ async def test_no_wait_on_a_process_is_without_end(name: str, tmp_path: Path, au
 
 ENDED = """
 import signal, sys
-from bench import cli, swarm_live
+from libweft.__main__ import main
+from libweft.bench.perf.swarm import live
 
 if {ignored}:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-swarm_live.COMMAND = [sys.executable, "-c", {program!r}]
-raise SystemExit(cli.main(["bench", "swarm", "--quick", "--quiet"]))
+live.COMMAND = [sys.executable, "-c", {program!r}]
+raise SystemExit(main(["bench", "swarm", "--quick", "--quiet"]))
 """
 
 ENDS = """

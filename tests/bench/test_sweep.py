@@ -18,11 +18,12 @@ from typing import Any
 import pytest
 from pyarrow import parquet
 
-from bench import cli, sweep
-from bench import kept as keeping
-from bench.kept import Kept, key_of
-from bench.scenario import Scenario, command
-from bench.sweep_plan import Plan, plan_of
+from libweft.__main__ import main
+from libweft.bench.runs.scenario import Scenario, command
+from libweft.bench.sweep import execution as sweep
+from libweft.bench.sweep import run_cache as keeping
+from libweft.bench.sweep.plan import Plan, plan_of
+from libweft.bench.sweep.run_cache import Kept, key_of
 
 ROOT = Path(__file__).parents[2]
 PLAN = plan_of({"seeds": 3, "grid": {"nodes": [10, 20]}}, "s.toml")
@@ -60,9 +61,9 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
-    module = ModuleType("bench.run")
+    module = ModuleType("libweft.bench.runs.run")
     vars(module).update(run=made.run)
-    monkeypatch.setitem(sys.modules, "bench.run", module)
+    monkeypatch.setitem(sys.modules, "libweft.bench.runs.run", module)
     return made
 
 
@@ -163,8 +164,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 from types import ModuleType
-from bench import sweep, sweep_plan
-from bench.kept import Kept
+from libweft.bench.sweep import execution as sweep, plan as sweep_plan
+from libweft.bench.sweep.run_cache import Kept
 
 def run(scenario):
     if scenario.seed == 3 and kept.wait(60):
@@ -176,9 +177,9 @@ def progress(share, word):
         kept.set()
 
 kept = Event()
-module = ModuleType("bench.run")
+module = ModuleType("libweft.bench.runs.run")
 module.run = run
-sys.modules["bench.run"] = module
+sys.modules["libweft.bench.runs.run"] = module
 plan = sweep_plan.plan_of({"seeds": 3, "grid": {"nodes": [10, 20]}}, "s.toml")
 sweep.sweep(plan, lambda: ThreadPoolExecutor(1), Kept(Path(sys.argv[1])), progress=progress)
 """
@@ -275,12 +276,12 @@ Weft = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def weft(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Weft:
-    monkeypatch.setattr(cli, "_spark_tasks", lambda master, memory: world.pool())
+    monkeypatch.setattr("libweft.bench.cli.sweep.spark_tasks", lambda master, memory: world.pool())
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.toml").write_text("seeds = 2\n[grid]\nnodes = [10, 20]\n")
 
     def call(*words: str) -> tuple[int, str, str]:
-        status = cli.main(["sweep", *words])
+        status = main(["sweep", *words])
         captured = capsys.readouterr()
         return status, captured.out, captured.err
 

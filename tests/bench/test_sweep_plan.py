@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench import sweep_plan
-from bench.scenario import Scenario, Workload, to_toml
-from bench.sweep_plan import Plan, plan_of
-from peer.errors import UsageError
-from peer.faults import MassCrash
-from peer.latency import Constant, Uniform
+from libweft.bench.runs.scenario import Scenario, Workload, to_toml
+from libweft.bench.sweep import plan as sweep_plan
+from libweft.bench.sweep.plan import Plan, plan_of
+from libweft.peer.errors import UsageError
+from libweft.peer.sim.faults import MassCrash
+from libweft.peer.sim.latency import Constant, Uniform
 
 SCENARIOS = Path(__file__).parents[2] / "bench" / "scenarios"
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from bench.papers import (
+from libweft.bench.papers import (
     vcube_ps_churn,
     vcube_ps_fig4a,
     vcube_ps_fig4b,
@@ -19,11 +19,11 @@ from bench.papers import (
     vcube_ps_fig9,
     vcube_ps_table1,
 )
-from bench.papers.figure import Lab
-from bench.papers.vcube_ps_fig4b import expected
-from bench.papers.vcube_ps_setting import CHARGED, COPIES, FREE, PROGRAM, SRPT, Point, measure, scenario
-from bench.run import run
-from bench.scenario import Scenario
+from libweft.bench.papers.figure import Lab
+from libweft.bench.papers.vcube_ps_fig4b import expected
+from libweft.bench.papers.vcube_ps_setting import CHARGED, COPIES, FREE, PROGRAM, SRPT, Point, measure, scenario
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Scenario
 
 Answer = Callable[[Scenario], dict[str, Any]]
 

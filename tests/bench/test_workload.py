@@ -11,22 +11,22 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from bench import scenario as scenarios
-from bench.attacks import Silent
-from bench.run import build
-from bench.scenario import Churn, Scenario
-from bench.scenario import Workload as Work
-from bench.sybils import Siege
-from bench.workload import Workload
-from overlays.static import Static
-from peer import faults
-from peer.errors import UsageError
-from peer.latency import Constant
-from peer.machine import SECOND, Lane, MessageId, Peer
-from peer.sim import Simulator
-from peer.trace import DELIVER, JOINED, LEAVE, LINK_DOWN, NODE_DOWN, NODE_UP, PUBLISH, Tracer
-from pubsub import stacks
-from pubsub.router import Router
+from libweft.bench.runs import scenario as scenarios
+from libweft.bench.runs.attacks import Silent
+from libweft.bench.runs.run import build
+from libweft.bench.runs.scenario import Churn, Scenario
+from libweft.bench.runs.scenario import Workload as Work
+from libweft.bench.runs.sybils import Siege
+from libweft.bench.runs.workload import Workload
+from libweft.overlays.static import Static
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import SECOND, Lane, MessageId, Peer
+from libweft.peer.sim import faults
+from libweft.peer.sim.latency import Constant
+from libweft.peer.sim.simulator import Simulator
+from libweft.peer.trace import DELIVER, JOINED, LEAVE, LINK_DOWN, NODE_DOWN, NODE_UP, PUBLISH, Tracer
+from libweft.pubsub import stacks
+from libweft.pubsub.router import Router
 from tests.conftest import note_replay
 
 

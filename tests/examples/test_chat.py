@@ -23,22 +23,22 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples.chat import room as rooms
-from examples.chat import web, wire
-from examples.chat.__main__ import main
-from examples.chat.app import Chat, ChatConfig, Feed, Missed, Refused, now, open_chat
-from examples.chat.room import Came, Renamed, Room, Said, Went, short
-from examples.chat.terminal import Editor, columns, harmless
-from examples.chat.wire import Bye, Here, Say
-from peer.errors import PeerError, UsageError, alone
-from peer.frame import frame
-from peer.ids import Identity, peer_text
-from peer.link import Stream
-from peer.machine import EPOCH_BITS, MessageId
-from pubsub.api import PubSub
-from pubsub.defaults import STACK
-from pubsub.message import Publication
-from pubsub.signing import Signing
+from libweft.examples.chat import room as rooms
+from libweft.examples.chat import web, wire
+from libweft.examples.chat.__main__ import main
+from libweft.examples.chat.app import Chat, ChatConfig, Feed, Missed, Refused, now, open_chat
+from libweft.examples.chat.room import Came, Renamed, Room, Said, Went, short
+from libweft.examples.chat.terminal import Editor, columns, harmless
+from libweft.examples.chat.wire import Bye, Here, Say
+from libweft.peer.errors import PeerError, UsageError, alone
+from libweft.peer.libp2p.frame import frame
+from libweft.peer.libp2p.ids import Identity, peer_text
+from libweft.peer.live.link import Stream
+from libweft.peer.machine import EPOCH_BITS, MessageId
+from libweft.pubsub.live.api import PubSub
+from libweft.pubsub.live.defaults import STACK
+from libweft.pubsub.message import Publication
+from libweft.pubsub.signing import Signing
 from tests.examples.websocket import Refused as RefusedSocket
 from tests.examples.websocket import WebSocket, open_websocket
 
@@ -601,7 +601,7 @@ async def at_terminal(*argv: str) -> AsyncIterator[Pty]:
 
 
 def command(*argv: str) -> list[str]:
-    return [sys.executable, "-m", "examples.chat", "--listen", HERE[0], *argv]
+    return [sys.executable, "-m", "libweft.examples.chat", "--listen", HERE[0], *argv]
 
 
 @asynccontextmanager
@@ -633,7 +633,7 @@ async def piped(text: bytes, *argv: str) -> tuple[int, str, str]:
 async def test_two_people_at_two_terminals_and_one_at_a_pipe() -> None:
     with trio.fail_after(DEADLINE_S):
         async with at_terminal("--name", "ada") as ada:
-            invitation = await ada.shows(r"a friend types: python -m examples\.chat --name bob (--join \S+)")
+            invitation = await ada.shows(r"a friend types: python -m libweft\.examples\.chat --name bob (--join \S+)")
             there = invitation[1].split()
             await ada.type("before bob\n")
             await ada.shows(r"\d\d:\d\d \[lobby\] ada: before bob")

@@ -31,7 +31,7 @@ NEAR = "[...document.querySelectorAll('#picture circle.near')].map((each) => eac
 async def chat(name: str, *argv: str) -> AsyncIterator[tuple[str, str]]:
     """The page's address, and what a friend types after --join."""
     process = await trio.lowlevel.open_process(
-        [sys.executable, "-m", "examples.chat", "--name", name, "--web", "--listen", "/ip4/127.0.0.1/tcp/0", *argv],
+        [sys.executable, "-m", "libweft.examples.chat", "--name", name, "--web", "--listen", "/ip4/127.0.0.1/tcp/0", *argv],
         cwd=ROOT,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
         stdin=subprocess.DEVNULL,

@@ -53,7 +53,7 @@ def child(name: str, options: list[str]) -> None:
     """Fuzz until time is up; never returns."""
     import atheris  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-    with atheris.instrument_imports(include=["overlays", "peer", "pubsub"]):
+    with atheris.instrument_imports(include=["libweft"]):
         from tests.fuzz.targets import check
     known: set[tuple[str, str, int | None]] = set()
 

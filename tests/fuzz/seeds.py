@@ -13,34 +13,34 @@ from typing import NamedTuple
 import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from overlays.kademlia.messages import AddProvider, FindNode, GetProviders, GetValue, Ping, PutValue, Record
-from overlays.kademlia.wire import kad
-from overlays.kademlia_udp.rpc import contact, encode, find_node, find_value, nodes, ping, store, stun
-from peer import identify
-from peer.address import Address
-from peer.codec import MsgpackCodec
-from peer.collect.messages import FROM_COLLECTOR, FROM_PEER, Ask, Hello, Told, pack_batch
-from peer.collect.messages import Taken as Written
-from peer.errors import PeerError
-from peer.frame import Frames, uvarint
-from peer.ids import Identity, KeyKind, PublicKey, _data, peer_text
-from peer.machine import Lane, Message, MessageId, PeerInfo
-from peer.multistream import HEADER
-from peer.noise import Handshake
-from peer.pb import parse
-from peer.pb.identify_pb2 import Identify
-from peer.records import DOMAIN, PAYLOAD_TYPE, open_envelope
-from peer.trace import NODE_UP, PUBLISH
-from peer.transport import NOISE, YAMUX
-from peer.yamux import DATA, PING, SYN, TOP, WINDOW
-from peer.yamux import HEADER as HEAD
-from pubsub.flood import PROTOCOL
-from pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned, Test
-from pubsub.gossipsub.wire import MeshCodec
-from pubsub.message import OrderHeader, Publication
-from pubsub.rpc import RpcCodec, Subscriptions
-from pubsub.scribe.messages import Attached, Beat, Bequest, Down, Got, Join, Leave, Publish, Skip, Taken
-from pubsub.scribe.router import SrptS
+from libweft.overlays.kademlia.messages import AddProvider, FindNode, GetProviders, GetValue, Ping, PutValue, Record
+from libweft.overlays.kademlia.wire import kad
+from libweft.overlays.kademlia_udp.rpc import contact, encode, find_node, find_value, nodes, ping, store, stun
+from libweft.peer.codec import MsgpackCodec
+from libweft.peer.errors import PeerError
+from libweft.peer.libp2p.address import Address
+from libweft.peer.libp2p.frame import Frames, uvarint
+from libweft.peer.libp2p.ids import Identity, KeyKind, PublicKey, _data, peer_text
+from libweft.peer.libp2p.multistream import HEADER
+from libweft.peer.libp2p.noise import Handshake
+from libweft.peer.libp2p.pb import parse
+from libweft.peer.libp2p.pb.identify_pb2 import Identify
+from libweft.peer.libp2p.records import DOMAIN, PAYLOAD_TYPE, open_envelope
+from libweft.peer.libp2p.yamux import DATA, PING, SYN, TOP, WINDOW
+from libweft.peer.libp2p.yamux import HEADER as HEAD
+from libweft.peer.live import identify
+from libweft.peer.live.collect.messages import FROM_COLLECTOR, FROM_PEER, Ask, Hello, Told, pack_batch
+from libweft.peer.live.collect.messages import Taken as Written
+from libweft.peer.live.transport import NOISE, YAMUX
+from libweft.peer.machine import Lane, Message, MessageId, PeerInfo
+from libweft.peer.trace import NODE_UP, PUBLISH
+from libweft.pubsub.flood import PROTOCOL
+from libweft.pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned, Test
+from libweft.pubsub.gossipsub.wire import MeshCodec
+from libweft.pubsub.message import OrderHeader, Publication
+from libweft.pubsub.rpc import RpcCodec, Subscriptions
+from libweft.pubsub.scribe.messages import Attached, Beat, Bequest, Down, Got, Join, Leave, Publish, Skip, Taken
+from libweft.pubsub.scribe.router import SrptS
 from tests.peer.recorded.replay import Recording, Replay, load, names
 
 ME = Identity.from_seed(bytes(32))

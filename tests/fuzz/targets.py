@@ -16,45 +16,45 @@ from typing import Any, TypeAlias
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from overlays.kademlia.dht import Kademlia
-from overlays.kademlia.wire import PEERS, KadCodec, kad
-from overlays.kademlia_udp.config import KademliaUdpConfig
-from overlays.kademlia_udp.machine import KademliaUdp
-from overlays.kademlia_udp.rpc import read_address, read_call, read_id, read_nodes, read_stored, read_value, store
-from overlays.static import Static
-from overlays.vcube.machine import VCube
-from peer import identify
-from peer.address import Address
-from peer.codec import MsgpackCodec
-from peer.collect.account import Account
-from peer.collect.messages import FROM_COLLECTOR, FROM_PEER, Batch
-from peer.datagram import CONTENT_LIMIT, GARBAGE
-from peer.dispatch import ask, receive
-from peer.errors import PeerError, UsageError
-from peer.fake import FakeEnv
-from peer.frame import Frames, read_uvarint, uvarint
-from peer.ids import Identity, PublicKey, check_peer, key_in, parse_peer, peer_text
-from peer.machine import Link, Message, MessageId
-from peer.multistream import LINE_LIMIT, Answerer, Proposer
-from peer.noise import XX, Channel, Handshake
-from peer.pb import parse, rpc_pb2
-from peer.ping import PING
-from peer.pnet import read_key
-from peer.records import DOMAIN, PAYLOAD_TYPE, open_envelope, read_record, seal_envelope
-from peer.sim import Simulator
-from peer.sim_datagram import SimDatagrams
-from peer.trace import Keys, message_table, row_table
-from peer.transport import NOISE, YAMUX
-from peer.yamux import DEFAULTS, SIZE, TOP, Data, Event, Finished, Opened, Yamux, YamuxLimits
-from pubsub.flood import PROTOCOL
-from pubsub.gossipsub.messages import Graft
-from pubsub.gossipsub.router import GossipSub
-from pubsub.gossipsub.snappy import SnappyError, decompress
-from pubsub.gossipsub.wire import MeshCodec
-from pubsub.message import Publication
-from pubsub.rpc import RpcCodec
-from pubsub.scribe.router import SrptS
-from pubsub.signing import Signing
+from libweft.overlays.kademlia.dht import Kademlia
+from libweft.overlays.kademlia.wire import PEERS, KadCodec, kad
+from libweft.overlays.kademlia_udp.config import KademliaUdpConfig
+from libweft.overlays.kademlia_udp.machine import KademliaUdp
+from libweft.overlays.kademlia_udp.rpc import read_address, read_call, read_id, read_nodes, read_stored, read_value, store
+from libweft.overlays.static import Static
+from libweft.overlays.vcube.machine import VCube
+from libweft.peer.codec import MsgpackCodec
+from libweft.peer.datagram import CONTENT_LIMIT, GARBAGE
+from libweft.peer.dispatch import ask, receive
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.fake import FakeEnv
+from libweft.peer.libp2p.address import Address
+from libweft.peer.libp2p.frame import Frames, read_uvarint, uvarint
+from libweft.peer.libp2p.ids import Identity, PublicKey, check_peer, key_in, parse_peer, peer_text
+from libweft.peer.libp2p.multistream import LINE_LIMIT, Answerer, Proposer
+from libweft.peer.libp2p.noise import XX, Channel, Handshake
+from libweft.peer.libp2p.pb import parse, rpc_pb2
+from libweft.peer.libp2p.pnet import read_key
+from libweft.peer.libp2p.records import DOMAIN, PAYLOAD_TYPE, open_envelope, read_record, seal_envelope
+from libweft.peer.libp2p.yamux import DEFAULTS, SIZE, TOP, Data, Event, Finished, Opened, Yamux, YamuxLimits
+from libweft.peer.live import identify
+from libweft.peer.live.collect.account import Account
+from libweft.peer.live.collect.messages import FROM_COLLECTOR, FROM_PEER, Batch
+from libweft.peer.live.ping import PING
+from libweft.peer.live.transport import NOISE, YAMUX
+from libweft.peer.machine import Link, Message, MessageId
+from libweft.peer.sim.datagram import SimDatagrams
+from libweft.peer.sim.simulator import Simulator
+from libweft.peer.trace import Keys, message_table, row_table
+from libweft.pubsub.flood import PROTOCOL
+from libweft.pubsub.gossipsub.messages import Graft
+from libweft.pubsub.gossipsub.router import GossipSub
+from libweft.pubsub.gossipsub.snappy import SnappyError, decompress
+from libweft.pubsub.gossipsub.wire import MeshCodec
+from libweft.pubsub.message import Publication
+from libweft.pubsub.rpc import RpcCodec
+from libweft.pubsub.scribe.router import SrptS
+from libweft.pubsub.signing import Signing
 from tests.fuzz.seeds import DIALLED, DIALLER, KEYS, KINDS, ME, OTHER, authentic, channel, load_once, real, signed_records
 from tests.peer.recorded.replay import Recording, Replay
 from tests.pubsub.apps import Inbox

@@ -1,7 +1,7 @@
 """The behaviour of every stack, as the hash of its trace under three sets of conditions.
 
-A change that only moves code leaves every hash as it is. A change of behaviour moves some of them: its commit names the stacks and
-the first row that differs, and writes the file anew with `python -m tests.house.test_trace_hashes`.
+A change that only moves code leaves every hash as it is. A change of behaviour moves some of them: its commit names the stacks
+and the first row that differs, and writes the file anew with `python -m tests.house.test_trace_hashes`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.run import run
-from bench.scenario import Churn, Scenario, Workload, command
-from peer.faults import Loss
-from pubsub import stacks
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Churn, Scenario, Workload, command
+from libweft.peer.sim.faults import Loss
+from libweft.pubsub import stacks
 from tests.conftest import note_replay
 
 HASHES = Path(__file__).with_name("trace_hashes.json")

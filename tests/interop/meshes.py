@@ -13,14 +13,14 @@ from typing import Any, Protocol, TypeAlias
 
 import trio
 
-from peer.ids import parse_peer, peer_text
-from peer.machine import Env, Message, Peer
-from pubsub import stacks
-from pubsub.api import PubSub, PubSubConfig
-from pubsub.gossipsub.messages import Graft, IDontWant, IHave, IWant, Prune
-from pubsub.gossipsub.router import GossipSub
-from pubsub.message import Publication
-from pubsub.subscription import Subscription
+from libweft.peer.libp2p.ids import parse_peer, peer_text
+from libweft.peer.machine import Env, Message, Peer
+from libweft.pubsub import stacks
+from libweft.pubsub.gossipsub.messages import Graft, IDontWant, IHave, IWant, Prune
+from libweft.pubsub.gossipsub.router import GossipSub
+from libweft.pubsub.live.api import PubSub, PubSubConfig
+from libweft.pubsub.live.subscription import Subscription
+from libweft.pubsub.message import Publication
 from tests.interop.foreign import DEADLINE, Foreign, foreign
 from tests.interop.test_weft import HERE
 

@@ -18,10 +18,10 @@ from unittest.mock import patch
 
 import trio
 
-from peer import identify, transport
-from peer.ids import Identity, parse_peer
-from peer.noise import Handshake
-from pubsub.api import PubSub
+from libweft.peer.libp2p.ids import Identity, parse_peer
+from libweft.peer.libp2p.noise import Handshake
+from libweft.peer.live import identify, transport
+from libweft.pubsub.live.api import PubSub
 from tests.interop.foreign import foreign
 from tests.interop.test_weft import HERE, TOPIC, dialled_by_the_other, dialled_by_weft, other_knows, until
 from tests.peer.recorded.replay import Chunk, Recording

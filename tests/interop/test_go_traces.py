@@ -12,8 +12,8 @@ import pytest
 import trio
 from pyspark.sql import SparkSession
 
-from bench.spark.analysis import figures
-from bench.spark.libp2p_events import ARRIVAL, Report, read_rows
+from libweft.bench.spark.analysis import figures
+from libweft.bench.spark.libp2p_events import ARRIVAL, Report, read_rows
 from tests.interop.foreign import Foreign, foreign, missing
 
 NODES, EACH = 5, 10

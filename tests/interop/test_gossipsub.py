@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 import trio
 
-from peer.ids import parse_peer
-from peer.machine import Env
-from pubsub import stacks
-from pubsub.gossipsub.config import GossipSubConfig
-from pubsub.gossipsub.messages import IDontWant
-from pubsub.gossipsub.router import GossipSub
-from pubsub.subscription import Message
+from libweft.peer.libp2p.ids import parse_peer
+from libweft.peer.machine import Env
+from libweft.pubsub import stacks
+from libweft.pubsub.gossipsub.config import GossipSubConfig
+from libweft.pubsub.gossipsub.messages import IDontWant
+from libweft.pubsub.gossipsub.router import GossipSub
+from libweft.pubsub.live.subscription import Message
 from tests.interop.foreign import DEADLINE, missing
 from tests.interop.meshes import CONTROL, TOPIC, CountedGossipSub, Network, has, other, says, weft
 from tests.interop.test_weft import needs
@@ -41,7 +41,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -
     def build(env: Env, overlay: Any, app: Any, options: Any) -> GossipSub:
         return CountedGossipSub(env, overlay, app, GossipSubConfig(**options))
 
-    caplog.set_level(logging.DEBUG, "weft")
+    caplog.set_level(logging.DEBUG, "libweft")
     monkeypatch.setitem(stacks.ROUTERS, "gossipsub", replace(stacks.ROUTERS["gossipsub"], build=build))
 
 

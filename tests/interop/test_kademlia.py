@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 import trio
 
-from overlays.kademlia.config import KademliaConfig
-from overlays.kademlia.dht import Kademlia
-from overlays.kademlia.messages import Record
-from overlays.kademlia.space import topic_key
-from peer.driver import run_stack
-from peer.errors import alone
-from peer.host import Host, open_host
-from peer.ids import Identity, parse_peer, peer_text
-from peer.machine import SECOND, Env, Peer, PeerInfo
+from libweft.overlays.kademlia.config import KademliaConfig
+from libweft.overlays.kademlia.dht import Kademlia
+from libweft.overlays.kademlia.messages import Record
+from libweft.overlays.kademlia.space import topic_key
+from libweft.peer.errors import alone
+from libweft.peer.libp2p.ids import Identity, parse_peer, peer_text
+from libweft.peer.live.driver import run_stack
+from libweft.peer.live.host import Host, open_host
+from libweft.peer.machine import SECOND, Env, Peer, PeerInfo
 from tests.interop.foreign import DEADLINE, Foreign, foreign
 from tests.interop.test_weft import HERE, needs
 
@@ -130,7 +130,7 @@ class Network:
             dht = node.dht
             lines.append(f"--- weft {node.peer} at {node.place}")
             lines.append(f"contacts {[peer_text(peer) for peer in dht.table if isinstance(peer, bytes)]}")
-            lines.append(f"values {({key: stored.value for key, stored in dht.records.values.items()})}")
+            lines.append(f"values { ({key: stored.value for key, stored in dht.records.values.items()}) }")
             lines.append(f"providers {dht.records.providers}")
         return "\n".join([*lines, *(other._complaint(f"is {other.peer}") for other in self.others)])
 
@@ -159,7 +159,7 @@ async def network(language: str) -> AsyncIterator[Network]:
 @pytest.fixture(autouse=True)
 def _nothing_to_complain_of(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Of no peer's messages anything was wrong."""
-    caplog.set_level(logging.DEBUG, "weft")
+    caplog.set_level(logging.DEBUG, "libweft")
     yield
     assert [record.getMessage() for record in caplog.get_records("call") if record.levelno >= logging.WARNING] == []
 

@@ -14,10 +14,10 @@ from typing import IO, Any
 import pytest
 import trio
 
-from overlays.kademlia_udp.config import KademliaUdpConfig
-from overlays.kademlia_udp.live import KademliaNode
-from overlays.kademlia_udp.rpc import Value, digest, store
-from peer.datagram import GARBAGE
+from libweft.overlays.kademlia_udp.config import KademliaUdpConfig
+from libweft.overlays.kademlia_udp.live import KademliaNode
+from libweft.overlays.kademlia_udp.rpc import Value, digest, store
+from libweft.peer.datagram import GARBAGE
 
 pytest.importorskip("kademlia", reason="the extra kademlia is not installed")
 
@@ -57,9 +57,7 @@ async def servers(count: int, ksize: int = 20) -> AsyncIterator[tuple[Servers, l
     """A failure shows what they logged."""
     command = [sys.executable, "-m", "tests.interop.kademlia_servers", str(count), str(ksize)]
     with TemporaryFile() as log:
-        process = await trio.lowlevel.open_process(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=ROOT
-        )
+        process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=ROOT)
         others = Servers(process, log)
         try:
             with trio.fail_after(DEADLINE):
@@ -85,9 +83,7 @@ async def wefts(*ports: int, k: int = 20) -> AsyncIterator[list[KademliaNode]]:
     """A node that joins through each port; a failure shows what they know."""
     async with AsyncExitStack() as stack:
         nodes = [
-            await stack.enter_async_context(
-                KademliaNode.open(host=HERE, bootstrap=[(HERE, port)], config=KademliaUdpConfig(k=k))
-            )
+            await stack.enter_async_context(KademliaNode.open(host=HERE, bootstrap=[(HERE, port)], config=KademliaUdpConfig(k=k)))
             for port in ports
         ]
         try:

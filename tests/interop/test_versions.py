@@ -6,7 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from bench.rival import RIVALS
+from libweft.bench.perf.rivals.programs import RIVALS
 from tests.interop.foreign import HERE, versions
 
 

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from peer.ids import parse_peer, peer_text
-from pubsub.api import PubSub
-from pubsub.flood import PROTOCOL
+from libweft.peer.libp2p.ids import parse_peer, peer_text
+from libweft.pubsub.flood import PROTOCOL
+from libweft.pubsub.live.api import PubSub
 from tests.interop.foreign import DEADLINE, Foreign, foreign, missing
 
 pytestmark = pytest.mark.slow
@@ -54,7 +54,7 @@ async def test_ping_identify_and_a_hundred_messages_each_way(
     language: str, dial: Callable[[PubSub, Foreign], Awaitable[None]], caplog: pytest.LogCaptureFixture
 ) -> None:
     needs(language)
-    caplog.set_level(logging.DEBUG, "weft")
+    caplog.set_level(logging.DEBUG, "libweft")
     async with PubSub.open("static/flood", listen=HERE) as node, foreign(language) as other, node.subscribe(TOPIC) as messages:
         await dial(node, other)
         peer = parse_peer(other.peer)

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from overlays import hyparview, xbot
-from overlays.claims import ADDRESSES, ID, RECORD, TEXT, check_infos, told
-from overlays.hyparview import LIST_LIMIT, HyParView, HyParViewConfig
-from overlays.vcube.config import VCubeConfig
-from overlays.vcube.cube import DIMENSION, PLACES
-from overlays.vcube.machine import VCube
-from overlays.vcube.messages import COUNTER, LIST, Admitted, AreYouUp, Join, Member, News, Report, check
-from overlays.xbot import XBot
-from peer.codec import FRAME_LIMIT, msgpack
-from peer.dispatch import ask, receive
-from peer.errors import PeerError
-from peer.fake import FakeEnv
-from peer.machine import Message, PeerInfo
+from libweft.overlays import hyparview, xbot
+from libweft.overlays.claims import ADDRESSES, ID, RECORD, TEXT, check_infos, told
+from libweft.overlays.hyparview import LIST_LIMIT, HyParView, HyParViewConfig
+from libweft.overlays.vcube.config import VCubeConfig
+from libweft.overlays.vcube.cube import DIMENSION, PLACES
+from libweft.overlays.vcube.machine import VCube
+from libweft.overlays.vcube.messages import COUNTER, LIST, Admitted, AreYouUp, Join, Member, News, Report, check
+from libweft.overlays.xbot import XBot
+from libweft.peer.codec import FRAME_LIMIT, msgpack
+from libweft.peer.dispatch import ask, receive
+from libweft.peer.errors import PeerError
+from libweft.peer.fake import FakeEnv
+from libweft.peer.machine import Message, PeerInfo
 
 LETTERS = ("x", "\N{LATIN SMALL LETTER E WITH ACUTE}", "\N{SNOWMAN}", "\N{GRINNING FACE}")  # one to four bytes each
 MOST = (1 << 64) - 1

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from overlays import graphs
-from overlays.graphs import Edges
-from peer.errors import UsageError
+from libweft.overlays import graphs
+from libweft.overlays.graphs import Edges
+from libweft.peer.errors import UsageError
 
 
 class Impatient(Random):

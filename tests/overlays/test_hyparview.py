@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from overlays.hyparview import (
+from libweft.overlays.hyparview import (
     ASKS,
     LIST_LIMIT,
     MADE_ROOM,
@@ -24,12 +24,12 @@ from overlays.hyparview import (
     Shuffle,
     ShuffleReply,
 )
-from peer.codec import msgpack
-from peer.dispatch import receive
-from peer.errors import PeerError, UsageError
-from peer.fake import FakeEnv, FakeWire
-from peer.machine import SECOND, Build, Link, Message, Peer, PeerInfo
-from peer.trace import NEIGHBOR_DOWN, NEIGHBOR_UP
+from libweft.peer.codec import msgpack
+from libweft.peer.dispatch import receive
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.fake import FakeEnv, FakeWire
+from libweft.peer.machine import SECOND, Build, Link, Message, Peer, PeerInfo
+from libweft.peer.trace import NEIGHBOR_DOWN, NEIGHBOR_UP
 
 CONFIG = HyParViewConfig()
 SIZE = CONFIG.active_size
@@ -640,7 +640,7 @@ def test_a_contact_that_was_not_reached_is_probed_as_long_as_it_takes() -> None:
 
 
 def test_a_neighbour_that_is_too_slow_is_expelled_with_its_link_and_replaced() -> None:
-    """Section 5.5, iroh #47: the driver gives up the link, under the one policy of `peer.machine.admit`."""
+    """Section 5.5, iroh #47: the driver gives up the link, under the one policy of `libweft.peer.machine.admit`."""
     bench = full()
     bench.know(8)
     bench.down(2, 2, "the outbox is full")

@@ -16,13 +16,13 @@ from hypothesis import Phase, event, example, given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from overlays.hyparview import ASKS, REPLIES, HyParView, HyParViewConfig
-from peer import faults
-from peer.fake import FakeWire
-from peer.latency import Uniform
-from peer.machine import SECOND, Build, Peer
-from peer.sim import Simulator
-from peer.trace import NEIGHBOR_DOWN, NEIGHBOR_UP, NODE_UP, Tracer
+from libweft.overlays.hyparview import ASKS, REPLIES, HyParView, HyParViewConfig
+from libweft.peer.fake import FakeWire
+from libweft.peer.machine import SECOND, Build, Peer
+from libweft.peer.sim import faults
+from libweft.peer.sim.latency import Uniform
+from libweft.peer.sim.simulator import Simulator
+from libweft.peer.trace import NEIGHBOR_DOWN, NEIGHBOR_UP, NODE_UP, Tracer
 from tests.peer.live_world import JUMP_S, LiveWorld
 
 NODES = 10

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from overlays.kademlia.config import TOLD, KademliaConfig
-from overlays.kademlia.dht import Kademlia
-from overlays.kademlia.messages import PROTOCOL, AddProvider, FindNode, GetProviders, GetValue, Ping, PutValue, Record
-from overlays.kademlia.records import RecordLimits, Validator
-from overlays.kademlia.routing import CHECKS, CHORES, LATELY, QUERIES
-from overlays.kademlia.space import BITS, name_of, place_of, place_of_key, topic_key
-from overlays.kademlia.wire import KEY_LIMIT
-from peer.dispatch import ask, receive
-from peer.errors import PeerError, Refused, UsageError
-from peer.fake import FakeEnv, FakeRequest, FakeWire
-from peer.machine import SECOND, Build, Link, Message, Peer, PeerInfo
+from libweft.overlays.kademlia.config import TOLD, KademliaConfig
+from libweft.overlays.kademlia.dht import Kademlia
+from libweft.overlays.kademlia.messages import PROTOCOL, AddProvider, FindNode, GetProviders, GetValue, Ping, PutValue, Record
+from libweft.overlays.kademlia.records import RecordLimits, Validator
+from libweft.overlays.kademlia.routing import CHECKS, CHORES, LATELY, QUERIES
+from libweft.overlays.kademlia.space import BITS, name_of, place_of, place_of_key, topic_key
+from libweft.overlays.kademlia.wire import KEY_LIMIT
+from libweft.peer.dispatch import ask, receive
+from libweft.peer.errors import PeerError, Refused, UsageError
+from libweft.peer.fake import FakeEnv, FakeRequest, FakeWire
+from libweft.peer.machine import SECOND, Build, Link, Message, Peer, PeerInfo
 
 AGES = 10**9 * SECOND
 DAY = 86_400 * SECOND

@@ -9,14 +9,14 @@ from typing import Any
 
 import trio
 
-from overlays.kademlia.config import KademliaConfig
-from overlays.kademlia.dht import Kademlia
-from overlays.kademlia.messages import PROTOCOL, FindNode
-from overlays.kademlia.space import place_of, place_of_key
-from peer.driver import Driver, run_stack
-from peer.host import Host, open_host
-from peer.ids import Identity
-from peer.machine import SECOND, Peer, PeerInfo
+from libweft.overlays.kademlia.config import KademliaConfig
+from libweft.overlays.kademlia.dht import Kademlia
+from libweft.overlays.kademlia.messages import PROTOCOL, FindNode
+from libweft.overlays.kademlia.space import place_of, place_of_key
+from libweft.peer.libp2p.ids import Identity
+from libweft.peer.live.driver import Driver, run_stack
+from libweft.peer.live.host import Host, open_host
+from libweft.peer.machine import SECOND, Peer, PeerInfo
 
 HERE = ["/ip4/127.0.0.1/tcp/0"]
 DEADLINE_S = 60

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overlays.kademlia import lookup as lookups
-from overlays.kademlia.lookup import WIDTH, Lookup
-from peer.machine import Peer
+from libweft.overlays.kademlia import lookup as lookups
+from libweft.overlays.kademlia.lookup import WIDTH, Lookup
+from libweft.peer.machine import Peer
 
 ME = 1_000_000
 

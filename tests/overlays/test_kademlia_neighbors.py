@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from overlays.kademlia.config import KademliaConfig
-from overlays.kademlia.dht import Kademlia
-from overlays.kademlia.neighbors import CHOOSE, FULL, LEFT, NEAREST, PROTOCOL, KademliaNeighbors, Leave, Take
-from overlays.kademlia.space import place_of, place_of_key
-from peer.dispatch import receive
-from peer.errors import UsageError
-from peer.fake import FakeEnv, FakeWire
-from peer.machine import SECOND, Build, Env, Link, Machine, Message, Peer, PeerInfo, upon
+from libweft.overlays.kademlia.config import KademliaConfig
+from libweft.overlays.kademlia.dht import Kademlia
+from libweft.overlays.kademlia.neighbors import CHOOSE, FULL, LEFT, NEAREST, PROTOCOL, KademliaNeighbors, Leave, Take
+from libweft.overlays.kademlia.space import place_of, place_of_key
+from libweft.peer.dispatch import receive
+from libweft.peer.errors import UsageError
+from libweft.peer.fake import FakeEnv, FakeWire
+from libweft.peer.machine import SECOND, Build, Env, Link, Machine, Message, Peer, PeerInfo, upon
 
 AGES = 10**9 * SECOND
 STILL = KademliaConfig(k=4, near_every=AGES, refresh_every=AGES, republish_every=AGES)

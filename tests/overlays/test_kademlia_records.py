@@ -8,9 +8,18 @@ from hashlib import sha256
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overlays.kademlia.records import ANYTHING, VALIDATORS, Anything, ContentHash, RecordLimits, Records, Stored, validator_of
-from overlays.kademlia.space import place_of, place_of_key
-from peer.machine import PeerInfo
+from libweft.overlays.kademlia.records import (
+    ANYTHING,
+    VALIDATORS,
+    Anything,
+    ContentHash,
+    RecordLimits,
+    Records,
+    Stored,
+    validator_of,
+)
+from libweft.overlays.kademlia.space import place_of, place_of_key
+from libweft.peer.machine import PeerInfo
 
 MINE = place_of(0)
 LATER = 1_000

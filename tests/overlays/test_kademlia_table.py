@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overlays.kademlia import table as tables
-from overlays.kademlia.space import BITS, NUMBER, PREFIX, key_in_bucket, name_of, place_of, place_of_key, topic_key
-from overlays.kademlia.table import Table
-from peer.machine import Peer
+from libweft.overlays.kademlia import table as tables
+from libweft.overlays.kademlia.space import BITS, NUMBER, PREFIX, key_in_bucket, name_of, place_of, place_of_key, topic_key
+from libweft.overlays.kademlia.table import Table
+from libweft.peer.machine import Peer
 
 MANY = 10_000
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlays.kademlia_udp import rpc
-from overlays.kademlia_udp.config import HOUR, KademliaUdpConfig
-from overlays.kademlia_udp.handover import HANDED, HANDOVERS
-from overlays.kademlia_udp.lookup import ASKS
-from overlays.kademlia_udp.machine import PROBES, WAITING, WALKS, KademliaUdp
-from overlays.kademlia_udp.rpc import (
+from libweft.overlays.kademlia_udp import rpc
+from libweft.overlays.kademlia_udp.config import HOUR, KademliaUdpConfig
+from libweft.overlays.kademlia_udp.handover import HANDED, HANDOVERS
+from libweft.overlays.kademlia_udp.lookup import ASKS
+from libweft.overlays.kademlia_udp.machine import PROBES, WAITING, WALKS, KademliaUdp
+from libweft.overlays.kademlia_udp.rpc import (
     UNUSABLE,
     VALUE_LIMIT,
     Contact,
@@ -34,10 +34,10 @@ from overlays.kademlia_udp.rpc import (
     store,
     stun,
 )
-from peer.datagram import CONTENT_LIMIT, Address, OnFail, OnReply
-from peer.errors import PeerError, UsageError
-from peer.fake import FakeClock, FakeTimer
-from peer.machine import SECOND
+from libweft.peer.datagram import CONTENT_LIMIT, Address, OnFail, OnReply
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.fake import FakeClock, FakeTimer
+from libweft.peer.machine import SECOND
 
 ME = bytes(20)
 encode, decode = msgspec.msgpack.encode, msgspec.msgpack.decode

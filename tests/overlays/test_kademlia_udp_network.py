@@ -12,15 +12,15 @@ import pytest
 import trio
 import trio.testing
 
-from overlays.kademlia_udp.config import KademliaUdpConfig
-from overlays.kademlia_udp.live import KademliaNode
-from overlays.kademlia_udp.machine import KademliaUdp
-from overlays.kademlia_udp.rpc import digest
-from peer.datagram import GARBAGE, NoAnswer
-from peer.errors import UsageError
-from peer.machine import SECOND
-from peer.sim import Simulator
-from peer.sim_datagram import SimDatagrams, SimEndpoint
+from libweft.overlays.kademlia_udp.config import KademliaUdpConfig
+from libweft.overlays.kademlia_udp.live import KademliaNode
+from libweft.overlays.kademlia_udp.machine import KademliaUdp
+from libweft.overlays.kademlia_udp.rpc import digest
+from libweft.peer.datagram import GARBAGE, NoAnswer
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import SECOND
+from libweft.peer.sim.datagram import SimDatagrams, SimEndpoint
+from libweft.peer.sim.simulator import Simulator
 
 HERE = "127.0.0.1"
 DEADLINE = 60

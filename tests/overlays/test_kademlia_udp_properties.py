@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlays.kademlia_udp.config import KademliaUdpConfig
-from overlays.kademlia_udp.kept import Table, Values
-from overlays.kademlia_udp.machine import PROBES, KademliaUdp
-from overlays.kademlia_udp.rpc import Value, contact, encode, find_node, find_value, nodes, ping, read_call, store, stun
-from peer.datagram import CONTENT_LIMIT, GARBAGE, UNASKED, Address
-from peer.machine import SECOND
-from peer.sim import Simulator
-from peer.sim_datagram import SimDatagrams
+from libweft.overlays.kademlia_udp.config import KademliaUdpConfig
+from libweft.overlays.kademlia_udp.machine import PROBES, KademliaUdp
+from libweft.overlays.kademlia_udp.rpc import Value, contact, encode, find_node, find_value, nodes, ping, read_call, store, stun
+from libweft.overlays.kademlia_udp.storage import Table, Values
+from libweft.peer.datagram import CONTENT_LIMIT, GARBAGE, UNASKED, Address
+from libweft.peer.machine import SECOND
+from libweft.peer.sim.datagram import SimDatagrams
+from libweft.peer.sim.simulator import Simulator
 
 K = 4
 ids = st.one_of(st.binary(min_size=20, max_size=20), st.integers(0, 64).map(lambda number: number.to_bytes(20, "big")))

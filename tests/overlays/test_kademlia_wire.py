@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overlays.kademlia.config import TOLD, KademliaConfig
-from overlays.kademlia.dht import Kademlia
-from overlays.kademlia.messages import AddProvider, FindNode, GetProviders, GetValue, Ping, PutValue, Record
-from overlays.kademlia.records import RecordLimits
-from overlays.kademlia.wire import ADDRESS_BYTES, ADDRESSES, KEY_LIMIT, LIMIT, PEERS, KadCodec, kad
-from peer.address import Address
-from peer.errors import PeerError, UsageError
-from peer.fake import FakeEnv
-from peer.frame import uvarint
-from peer.ids import Identity
-from peer.machine import Message, PeerInfo
+from libweft.overlays.kademlia.config import TOLD, KademliaConfig
+from libweft.overlays.kademlia.dht import Kademlia
+from libweft.overlays.kademlia.messages import AddProvider, FindNode, GetProviders, GetValue, Ping, PutValue, Record
+from libweft.overlays.kademlia.records import RecordLimits
+from libweft.overlays.kademlia.wire import ADDRESS_BYTES, ADDRESSES, KEY_LIMIT, LIMIT, PEERS, KadCodec, kad
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.fake import FakeEnv
+from libweft.peer.libp2p.address import Address
+from libweft.peer.libp2p.frame import uvarint
+from libweft.peer.libp2p.ids import Identity
+from libweft.peer.machine import Message, PeerInfo
 
 LIVE, NUMBERED = kad(numbered=False), kad(numbered=True)
 IDS = [Identity.from_seed(bytes([n]) * 32).peer for n in range(3)]

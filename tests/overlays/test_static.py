@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from overlays.static import FIRST_RETRY, LAST_RETRY, Static
-from peer.errors import UsageError
-from peer.fake import FakeEnv
-from peer.machine import MS, SECOND, Link, Peer
+from libweft.overlays.static import FIRST_RETRY, LAST_RETRY, Static
+from libweft.peer.errors import UsageError
+from libweft.peer.fake import FakeEnv
+from libweft.peer.machine import MS, SECOND, Link, Peer
 
 PROTOCOL = "/test/1"
 

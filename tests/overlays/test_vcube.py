@@ -11,19 +11,19 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overlays.vcube import machine
-from overlays.vcube.config import VCubeConfig
-from overlays.vcube.cube import DIMENSION, PLACES, places, to_set
-from overlays.vcube.machine import VCube
-from overlays.vcube.messages import COUNTER, LIST, NEVER, Admitted, AreYouUp, Join, Member, News, Report, check
-from overlays.vcube.roll import Census, Founders, Roll
-from peer.codec import msgpack
-from peer.dispatch import ask, receive
-from peer.errors import PeerError, Refused, UsageError
-from peer.fake import FakeEnv, FakeWire
-from peer.latency import Constant, Uniform
-from peer.machine import MS, SECOND, Build, Machine, Message, Peer, PeerInfo
-from peer.sim import Simulator
+from libweft.overlays.vcube import machine
+from libweft.overlays.vcube.config import VCubeConfig
+from libweft.overlays.vcube.cube import DIMENSION, PLACES, places, to_set
+from libweft.overlays.vcube.machine import VCube
+from libweft.overlays.vcube.members import Census, Founders, Roll
+from libweft.overlays.vcube.messages import COUNTER, LIST, NEVER, Admitted, AreYouUp, Join, Member, News, Report, check
+from libweft.peer.codec import msgpack
+from libweft.peer.dispatch import ask, receive
+from libweft.peer.errors import PeerError, Refused, UsageError
+from libweft.peer.fake import FakeEnv, FakeWire
+from libweft.peer.machine import MS, SECOND, Build, Machine, Message, Peer, PeerInfo
+from libweft.peer.sim.latency import Constant, Uniform
+from libweft.peer.sim.simulator import Simulator
 from tests.peer.live_world import LiveWorld
 
 CONFIG = VCubeConfig()
@@ -619,7 +619,6 @@ def test_no_lie_leaves_one_without_contacts_without_a_place(knows: bool) -> None
     said: list[Message] = []
     ask(cube, 7, Join(PeerInfo(7), 0, None), said.append)
     assert isinstance(said[0], Admitted)
-
 
 
 @pytest.mark.parametrize("below", range(1, 7))

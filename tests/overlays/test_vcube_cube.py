@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overlays.vcube.cube import assigned, c, children, cluster, dimension, first, nearest, parent, places, to_set
+from libweft.overlays.vcube.cube import assigned, c, children, cluster, dimension, first, nearest, parent, places, to_set
 
 TABLE = """
 1 | 1       | 0       | 3       | 2       | 5       | 4       | 7       | 6

@@ -8,24 +8,13 @@ from typing import Any
 
 import pytest
 
-from overlays.hyparview import FULL, LATE, MADE_ROOM, STRANGER, Disconnect, ForwardJoin, Join, Neighbor, NeighborReply
-from overlays.xbot import (
-    NEARER,
-    WINDOW,
-    Optimization,
-    Probe,
-    ProbeReply,
-    Replace,
-    ReplaceReply,
-    Switch,
-    XBot,
-    XBotConfig,
-)
-from peer.codec import msgpack
-from peer.dispatch import receive
-from peer.errors import PeerError, UsageError
-from peer.fake import FakeEnv, FakeTimer
-from peer.machine import MS, SECOND, Lane, Link, Message, Peer, PeerInfo
+from libweft.overlays.hyparview import FULL, LATE, MADE_ROOM, STRANGER, Disconnect, ForwardJoin, Join, Neighbor, NeighborReply
+from libweft.overlays.xbot import NEARER, WINDOW, Optimization, Probe, ProbeReply, Replace, ReplaceReply, Switch, XBot, XBotConfig
+from libweft.peer.codec import msgpack
+from libweft.peer.dispatch import receive
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.fake import FakeEnv, FakeTimer
+from libweft.peer.machine import MS, SECOND, Lane, Link, Message, Peer, PeerInfo
 
 AGES = 10**9 * SECOND
 CONFIG = XBotConfig()

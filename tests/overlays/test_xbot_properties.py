@@ -17,16 +17,16 @@ from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from overlays.hyparview import ASKS, Disconnect, Join, Neighbor, NeighborReply
-from overlays.xbot import Optimization, Probe, ProbeReply, Replace, ReplaceReply, Switch, XBot, XBotConfig
-from peer import faults
-from peer.dispatch import receive
-from peer.errors import PeerError
-from peer.fake import FakeEnv, FakeTimer
-from peer.latency import Matrix
-from peer.machine import MS, SECOND, Build, Link, Message, Peer, PeerInfo, upon
-from peer.sim import Simulator
-from peer.trace import NEIGHBOR_DOWN, NEIGHBOR_UP, NODE_DOWN, NODE_UP, Tracer
+from libweft.overlays.hyparview import ASKS, Disconnect, Join, Neighbor, NeighborReply
+from libweft.overlays.xbot import Optimization, Probe, ProbeReply, Replace, ReplaceReply, Switch, XBot, XBotConfig
+from libweft.peer.dispatch import receive
+from libweft.peer.errors import PeerError
+from libweft.peer.fake import FakeEnv, FakeTimer
+from libweft.peer.machine import MS, SECOND, Build, Link, Message, Peer, PeerInfo, upon
+from libweft.peer.sim import faults
+from libweft.peer.sim.latency import Matrix
+from libweft.peer.sim.simulator import Simulator
+from libweft.peer.trace import NEIGHBOR_DOWN, NEIGHBOR_UP, NODE_DOWN, NODE_UP, Tracer
 from tests.overlays.test_hyparview_properties import NODES, PHASES, check_bounds, fault, knowledge, reached, simulated
 from tests.peer.live_world import JUMP_S, LiveWorld
 

@@ -21,16 +21,16 @@ from typing import Literal, TypeAlias, cast, get_args
 
 import trio
 
-from peer.address import Address
-from peer.frame import frame
-from peer.identify import ID
-from peer.ids import Identity, PublicKey
-from peer.multistream import Answerer, Proposer
-from peer.noise import Channel, Handshake
-from peer.pb.identify_pb2 import Identify
-from peer.ping import PING
-from peer.transport import CHUNK, NOISE, YAMUX
-from peer.yamux import Data, Finished, Opened, Reset, Yamux
+from libweft.peer.libp2p.address import Address
+from libweft.peer.libp2p.frame import frame
+from libweft.peer.libp2p.ids import Identity, PublicKey
+from libweft.peer.libp2p.multistream import Answerer, Proposer
+from libweft.peer.libp2p.noise import Channel, Handshake
+from libweft.peer.libp2p.pb.identify_pb2 import Identify
+from libweft.peer.libp2p.yamux import Data, Finished, Opened, Reset, Yamux
+from libweft.peer.live.identify import ID
+from libweft.peer.live.ping import PING
+from libweft.peer.live.transport import CHUNK, NOISE, YAMUX
 
 Layer: TypeAlias = Literal["raw", "noise", "sealed", "muxer", "yamux", "stream"]
 LAYERS: tuple[Layer, ...] = get_args(Layer)

@@ -1,4 +1,4 @@
-"""Stacks on real hosts and loopback sockets, in one process: what `peer.driver` promises, next to the other worlds.
+"""Stacks on real hosts and loopback sockets, in one process: what `libweft.peer.live.driver` promises, next to the other worlds.
 
 Time is trio's mock clock, which jumps when nothing has happened for JUMP_S of real time: both ends of every socket are in
 this process, so by then whatever was sent has arrived. Peers are numbered, and every host knows all addresses.
@@ -11,13 +11,13 @@ from functools import cache
 
 import trio
 
-from peer.address import Address
-from peer.driver import Driver
-from peer.host import Host, HostConfig
-from peer.ids import Identity
-from peer.machine import SECOND, Build, Machine, Peer
-from peer.trace import Tracer
-from peer.transport import Listener
+from libweft.peer.libp2p.address import Address
+from libweft.peer.libp2p.ids import Identity
+from libweft.peer.live.driver import Driver
+from libweft.peer.live.host import Host, HostConfig
+from libweft.peer.live.transport import Listener
+from libweft.peer.machine import SECOND, Build, Machine, Peer
+from libweft.peer.trace import Tracer
 
 JUMP_S = 0.01
 ANYWHERE = Address.parse("/ip4/127.0.0.1/tcp/0")

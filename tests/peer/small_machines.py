@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from overlays.overlay import Overlay
-from peer.errors import PeerError, Refused
-from peer.machine import MS, SECOND, Build, Env, Link, Machine, Message, MessageId, Peer, Reply, answers, upon
-from peer.trace import DUPLICATE
-from pubsub.message import Interest, Publication, Verdict
-from pubsub.router import Router
+from libweft.overlays.overlay import Overlay
+from libweft.peer.errors import PeerError, Refused
+from libweft.peer.machine import MS, SECOND, Build, Env, Link, Machine, Message, MessageId, Peer, Reply, answers, upon
+from libweft.peer.trace import DUPLICATE
+from libweft.pubsub.message import Interest, Publication, Verdict
+from libweft.pubsub.router import Router
 
 
 class Note(Message, frozen=True, tag=1):

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multiaddr import Multiaddr  # type: ignore[import-untyped]
 
-from peer.address import LIMIT, Address
-from peer.errors import PeerError, UsageError
-from peer.ids import Identity, peer_text
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.libp2p.address import LIMIT, Address
+from libweft.peer.libp2p.ids import Identity, peer_text
 
 ALICE = Identity.from_seed(bytes(32)).peer
 BOB = Identity.from_seed(bytes(31) + b"b").peer

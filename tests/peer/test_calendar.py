@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.calendar import SHIFT, Calendar, Entry
+from libweft.peer.sim.calendar import SHIFT, Calendar, Entry
 
 WIDTH = 1 << SHIFT
 ENOUGH = 200  # entries a run, where each may bring others

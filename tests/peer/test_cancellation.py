@@ -17,10 +17,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from peer.driver import run_stack
-from peer.host import Host, HostConfig, open_host
-from peer.ids import peer_text
-from peer.link import LiveLink, Stream
+from libweft.peer.libp2p.ids import peer_text
+from libweft.peer.live.driver import run_stack
+from libweft.peer.live.host import Host, HostConfig, open_host
+from libweft.peer.live.link import LiveLink, Stream
 from tests.peer.live_world import ANYWHERE, JUMP_S, identity
 from tests.peer.small_machines import keepers
 
@@ -259,7 +259,6 @@ async def test_receive_some(clock: MockClock, moment: str) -> None:
         await cancelled_everywhere(moment, action, here, there)
 
 
-
 async def test_bytes_that_a_cancelled_receive_did_not_take_come_by_the_next_one(clock: MockClock, moment: str) -> None:
     async with pair() as (here, there):
         link = await here.connect(there.peer)
@@ -323,7 +322,6 @@ async def test_host_close(clock: MockClock, moment: str) -> None:
         assert k > MOMENTS.index(moment)
 
 
-
 async def test_what_two_share_goes_on_when_one_is_cancelled(clock: MockClock, moment: str) -> None:
     """Two wait for the same dial; it is given up only when both are."""
     async with pair() as (here, there):
@@ -357,7 +355,6 @@ async def test_a_cancelled_dial_of_a_peer_that_never_answers(clock: MockClock, m
                     with trio.move_on_after(5):
                         await cancelled_at(action, moment, k)
                     await settled(before, here)
-
 
 
 async def test_a_stream_whose_send_was_cancelled_while_it_waited_can_send_on(clock: MockClock, moment: str) -> None:

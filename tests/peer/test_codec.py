@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.codec import FRAME_LIMIT, MsgpackCodec, msgpack
-from peer.errors import PeerError, UsageError
-from peer.machine import Message, MessageId, PeerInfo
-from pubsub.message import OrderHeader, Publication
+from libweft.peer.codec import FRAME_LIMIT, MsgpackCodec, msgpack
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.machine import Message, MessageId, PeerInfo
+from libweft.pubsub.message import OrderHeader, Publication
 
 
 class Ping(Message, frozen=True, tag=1):

@@ -14,14 +14,16 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.address import Address
-from peer.collect import buffer as buffers
-from peer.collect.account import Account, Standing
-from peer.collect.buffer import Buffer
-from peer.collect.clock import DRIFT, Clock, Offset
-from peer.collect.collector import CollectConfig, Collector, collecting
-from peer.collect.folder import Entry, Folder
-from peer.collect.messages import (
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.libp2p.address import Address
+from libweft.peer.libp2p.ids import Identity
+from libweft.peer.live.collect import buffer as buffers
+from libweft.peer.live.collect.account import Account, Standing
+from libweft.peer.live.collect.buffer import Buffer
+from libweft.peer.live.collect.clock import DRIFT, Clock, Offset
+from libweft.peer.live.collect.collector import CollectConfig, Collector, collecting
+from libweft.peer.live.collect.folder import Entry, Folder
+from libweft.peer.live.collect.messages import (
     DEPENDENCIES,
     FRAME,
     FROM_COLLECTOR,
@@ -36,13 +38,11 @@ from peer.collect.messages import (
     Told,
     pack_batch,
 )
-from peer.collect.sender import Sender
-from peer.collect.stream import FrameStream
-from peer.errors import PeerError, UsageError
-from peer.host import Host, HostConfig, open_host
-from peer.ids import Identity
-from peer.machine import SECOND, Lane, MessageId
-from peer.trace import DELIVER, JOINED, PUBLISH, ROLE, SEND, Row, TraceError, node_key, read_rows
+from libweft.peer.live.collect.sender import Sender
+from libweft.peer.live.collect.stream import FrameStream
+from libweft.peer.live.host import Host, HostConfig, open_host
+from libweft.peer.machine import SECOND, Lane, MessageId
+from libweft.peer.trace import DELIVER, JOINED, PUBLISH, ROLE, SEND, Row, TraceError, node_key, read_rows
 from tests.peer.test_host import DEADLINE_S, FOUR, until
 
 ME, OTHER = (Identity.from_seed(bytes(31) + bytes([n])).peer for n in (1, 2))

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from peer.fake import FakeWire
-from peer.latency import Constant
-from peer.machine import SECOND, Env, Link, Machine, Peer
-from peer.sim import Simulator
+from libweft.peer.fake import FakeWire
+from libweft.peer.machine import SECOND, Env, Link, Machine, Peer
+from libweft.peer.sim.latency import Constant
+from libweft.peer.sim.simulator import Simulator
 
 
 class Caller(Machine):

@@ -1,4 +1,4 @@
-"""The contract of `peer.machine`, held against every world that can run a machine: each test is the same in all of them.
+"""The contract of `libweft.peer.machine`, held against every world that can run a machine: each test is the same in all of them.
 
 Worlds differ in how long a dial, a message or the news of a crash takes, so the tests look only after ample time.
 """
@@ -13,11 +13,11 @@ import trio
 from pytest_trio import trio_fixture  # type: ignore[import-untyped]
 from trio.testing import MockClock
 
-from peer.fake import FakeWire
-from peer.latency import Constant
-from peer.machine import MS, SECOND, Build, Env, Link, Machine, Peer
-from peer.sim import Simulator
-from pubsub.router import Router
+from libweft.peer.fake import FakeWire
+from libweft.peer.machine import MS, SECOND, Build, Env, Link, Machine, Peer
+from libweft.peer.sim.latency import Constant
+from libweft.peer.sim.simulator import Simulator
+from libweft.pubsub.router import Router
 from tests.peer.live_world import JUMP_S, LiveWorld
 from tests.peer.small_machines import Answer, Flood, Keeper, LateApp, Note, Oracle, Question, Refusal, keepers, late_flood, oracle
 

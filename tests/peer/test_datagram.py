@@ -16,7 +16,7 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.datagram import (
+from libweft.peer.datagram import (
     CONTENT_LIMIT,
     GARBAGE,
     HEAD,
@@ -29,15 +29,14 @@ from peer.datagram import (
     DatagramEnv,
     Endpoint,
     NoAnswer,
-    open_datagram,
-    resolve,
 )
-from peer.errors import PeerError, UsageError
-from peer.fake import FakeClock, FakeTimer
-from peer.latency import Constant
-from peer.machine import MS, SECOND
-from peer.sim import Simulator
-from peer.sim_datagram import SimDatagrams
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.fake import FakeClock, FakeTimer
+from libweft.peer.live.datagram import open_datagram, resolve
+from libweft.peer.machine import MS, SECOND
+from libweft.peer.sim.datagram import SimDatagrams
+from libweft.peer.sim.latency import Constant
+from libweft.peer.sim.simulator import Simulator
 
 THERE: Address = ("198.51.100.1", 4_000)
 HERE = "127.0.0.1"

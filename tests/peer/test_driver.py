@@ -11,15 +11,15 @@ import trio
 from pytest_trio import trio_fixture  # type: ignore[import-untyped]
 from trio.testing import MockClock
 
-from peer.driver import Driver, MachineError, run_stack
-from peer.errors import UsageError
-from peer.frame import uvarint
-from peer.host import open_host
-from peer.ids import Identity, peer_text
-from peer.machine import SECOND, Env, Lane, Link, Machine, Message, Peer, Reply, answers, upon
-from peer.outbox import LIMIT
-from peer.store import FileStore
-from peer.trace import LINK_DOWN, LINK_UP, NODE_DOWN, NODE_UP, ROLE, SEND, Tracer
+from libweft.peer.errors import UsageError
+from libweft.peer.libp2p.frame import uvarint
+from libweft.peer.libp2p.ids import Identity, peer_text
+from libweft.peer.live.driver import Driver, MachineError, run_stack
+from libweft.peer.live.host import open_host
+from libweft.peer.live.outbox import LIMIT
+from libweft.peer.live.store import FileStore
+from libweft.peer.machine import SECOND, Env, Lane, Link, Machine, Message, Peer, Reply, answers, upon
+from libweft.peer.trace import LINK_DOWN, LINK_UP, NODE_DOWN, NODE_UP, ROLE, SEND, Tracer
 from tests.peer.live_world import JUMP_S, LiveWorld
 
 HERE = ["/ip4/127.0.0.1/tcp/0"]

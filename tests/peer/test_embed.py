@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import trio
 
-from peer.driver import MachineError, run_stack
-from peer.embed import Guest, Portal, in_asyncio, in_thread
-from peer.errors import UsageError
-from peer.host import Host, open_host
-from peer.ids import Identity
-from peer.machine import Env, Machine
+from libweft.peer.errors import UsageError
+from libweft.peer.libp2p.ids import Identity
+from libweft.peer.live.driver import MachineError, run_stack
+from libweft.peer.live.embed import Guest, Portal, in_asyncio, in_thread
+from libweft.peer.live.host import Host, open_host
+from libweft.peer.machine import Env, Machine
 
 DEADLINE_S = 60
 HERE = ["/ip4/127.0.0.1/tcp/0"]

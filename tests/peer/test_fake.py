@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.dispatch import ask, receive
-from peer.errors import PeerError, UsageError
-from peer.fake import FakeEnv, FakeWire, Traced
-from peer.machine import MS, SECOND, Env, Lane, Link, Machine, Message, Peer, PeerInfo, Reply, upon
+from libweft.peer.dispatch import ask, receive
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.fake import FakeEnv, FakeWire, Traced
+from libweft.peer.machine import MS, SECOND, Env, Lane, Link, Machine, Message, Peer, PeerInfo, Reply, upon
 from tests.peer.small_machines import Answer, Keeper, Note, Oracle, Question, keepers, oracle
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bench.run import run
-from bench.scenario import Churn, Scenario, Workload, command
-from peer.faults import AnyFault, Loss, MassCrash, Partition, Reset, Restart
-from peer.latency import Uniform
-from peer.network import Fan
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Churn, Scenario, Workload, command
+from libweft.peer.sim.faults import AnyFault, Loss, MassCrash, Partition, Reset, Restart
+from libweft.peer.sim.latency import Uniform
+from libweft.peer.sim.network import Fan
 from tests.conftest import note_replay
 
 TROUBLES: dict[str, tuple[AnyFault, ...]] = {

@@ -16,11 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.run import run
-from bench.scenario import Network, Scenario, Workload, command
-from peer import faults
-from peer.errors import UsageError
-from peer.faults import (
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Network, Scenario, Workload, command
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import MS, SECOND
+from libweft.peer.sim import faults
+from libweft.peer.sim.faults import (
     AnyFault,
     BurstLoss,
     Corrupt,
@@ -39,9 +40,8 @@ from peer.faults import (
     SlowNode,
     Truncate,
 )
-from peer.latency import Constant, Uniform
-from peer.machine import MS, SECOND
-from peer.sim import Simulator
+from libweft.peer.sim.latency import Constant, Uniform
+from libweft.peer.sim.simulator import Simulator
 from tests.conftest import note_replay
 from tests.peer.test_sim import Probe, Word, pair, probe, probes
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from peer.address import Address
-from peer.codec import msgpack
-from peer.link import PENDING, LiveLink, Stream
-from peer.machine import Lane, Message
-from peer.outbox import Outbox, Outlet, Parcel
-from peer.transport import Secured
-from peer.yamux import HEADER, INITIAL, WINDOW, Yamux
+from libweft.peer.codec import msgpack
+from libweft.peer.libp2p.address import Address
+from libweft.peer.libp2p.yamux import HEADER, INITIAL, WINDOW, Yamux
+from libweft.peer.live.link import PENDING, LiveLink, Stream
+from libweft.peer.live.outbox import Outbox, Outlet, Parcel
+from libweft.peer.live.transport import Secured
+from libweft.peer.machine import Lane, Message
 
 
 class Wire:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.errors import PeerError, UsageError
-from peer.frame import VARINT_LIMIT, Frames, frame, read_uvarint, uvarint
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.libp2p.frame import VARINT_LIMIT, Frames, frame, read_uvarint, uvarint
 
 LIMIT = 300
 

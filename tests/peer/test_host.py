@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 import trio
 
-from peer import identify
-from peer.address import Address
-from peer.errors import PeerError, UsageError, WeftError
-from peer.host import Host, HostConfig, open_host
-from peer.ids import Identity, peer_text
-from peer.link import LiveLink, Stream, StreamError
-from peer.records import read_record
-from peer.transport import DialError, secured
+from libweft.peer.errors import PeerError, UsageError, WeftError
+from libweft.peer.libp2p.address import Address
+from libweft.peer.libp2p.ids import Identity, peer_text
+from libweft.peer.libp2p.records import read_record
+from libweft.peer.live import identify
+from libweft.peer.live.host import Host, HostConfig, open_host
+from libweft.peer.live.link import LiveLink, Stream, StreamError
+from libweft.peer.live.transport import DialError, secured
 
 ECHO = "/test/echo/1.0.0"
 FOUR, SIX = "/ip4/127.0.0.1/tcp/0", "/ip6/::1/tcp/0"
@@ -400,7 +400,7 @@ async def test_a_link_that_comes_up_when_the_host_has_closed_is_closed_too(monke
         await gate.wait()
         return done
 
-    monkeypatch.setattr("peer.host.secured", slow)
+    monkeypatch.setattr("libweft.peer.live.host.secured", slow)
     with trio.fail_after(DEADLINE_S):
         async with host(FOUR) as a, host() as b, trio.open_nursery() as nursery:
 

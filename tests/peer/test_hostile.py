@@ -21,19 +21,19 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from peer.codec import msgpack
-from peer.driver import Driver, MachineError, run_stack
-from peer.errors import PeerError
-from peer.frame import frame, uvarint
-from peer.host import Host, HostConfig, open_host
-from peer.identify import ID, PUSH
-from peer.link import PENDING, LiveLink, Stream
-from peer.machine import SECOND, Build, Env, Machine, Message, Peer, PeerInfo, upon
-from peer.multistream import LINE_LIMIT
-from peer.outbox import LIMIT
-from peer.ping import PING
-from peer.transport import YAMUX
-from peer.yamux import DATA, HEADER, INITIAL, SYN, WINDOW, YamuxLimits
+from libweft.peer.codec import msgpack
+from libweft.peer.errors import PeerError
+from libweft.peer.libp2p.frame import frame, uvarint
+from libweft.peer.libp2p.multistream import LINE_LIMIT
+from libweft.peer.libp2p.yamux import DATA, HEADER, INITIAL, SYN, WINDOW, YamuxLimits
+from libweft.peer.live.driver import Driver, MachineError, run_stack
+from libweft.peer.live.host import Host, HostConfig, open_host
+from libweft.peer.live.identify import ID, PUSH
+from libweft.peer.live.link import PENDING, LiveLink, Stream
+from libweft.peer.live.outbox import LIMIT
+from libweft.peer.live.ping import PING
+from libweft.peer.live.transport import YAMUX
+from libweft.peer.machine import SECOND, Build, Env, Machine, Message, Peer, PeerInfo, upon
 from tests.peer.hostile import LAYERS, Forged, Hostile, HungUp, Layer, Trap, call, trap
 from tests.peer.live_world import ANYWHERE, JUMP_S, identity
 from tests.peer.small_machines import Answer, Keeper, Note, Oracle, Question, keepers, oracle
@@ -272,7 +272,6 @@ async def test_a_frame_that_is_no_message_costs_the_link(clock: MockClock, junk:
             assert [peer for peer, _ in keeper.downs] == [identity(BAD).peer]
 
 
-
 async def test_garbage_for_a_machine_that_comes_before_the_link_was_told_costs_the_link_alone(clock: MockClock) -> None:
     async with stacked(keepers({})) as (host, _):
         hostile = await attack(host, "yamux")
@@ -281,7 +280,6 @@ async def test_garbage_for_a_machine_that_comes_before_the_link_was_told_costs_t
         await until(lambda: any(stream.protocol == KEEPER for stream in link.streams.values()))
         async with behaving(hostile, protocols=[KEEPER]):
             await link.over.wait()
-
 
 
 async def test_nothing_is_kept_of_a_machines_stream_whose_link_goes_before_it_was_told(clock: MockClock) -> None:
@@ -309,7 +307,6 @@ async def test_unread_bytes_of_a_stream_that_was_closed_here_do_not_keep_it_in_t
             assert (link.yamux.streams, link.yamux.held, link.reason) == (0, 0, None)
 
 
-
 async def test_a_burst_of_connections_gets_no_more_handshakes_than_the_limit(clock: MockClock) -> None:
     async with besieged(replace(QUICK, handshakes=4)) as host:
         async with trio.open_nursery() as nursery:
@@ -320,14 +317,12 @@ async def test_a_burst_of_connections_gets_no_more_handshakes_than_the_limit(clo
         assert host._handshakes <= 4
 
 
-
 async def test_a_connection_reset_before_it_was_accepted_leaves_no_socket(clock: MockClock) -> None:
     async with besieged() as host:
         for _ in range(20):
             (await call(host.addresses[0], identity(BAD))).reset()
         await wait_all_tasks_blocked()
         gc.collect()  # a socket that was not closed is told of here, and the warning is an error
-
 
 
 async def test_the_limit_of_an_ip_address_holds_for_connections_that_come_at_once(clock: MockClock) -> None:
@@ -363,7 +358,6 @@ class Careless(Machine):
         raise RuntimeError("a mistake")
 
 
-
 async def test_a_link_that_was_closed_and_is_replaced_before_its_task_has_seen_that_is_told_down(clock: MockClock) -> None:
     async with stacked(keepers({})) as (host, driver):
         first = await attack(host, "yamux")
@@ -387,7 +381,6 @@ async def test_a_link_that_was_closed_and_is_replaced_before_its_task_has_seen_t
         assert link is not old and sum(host._ips.values()) == 1
 
 
-
 async def test_who_dials_as_another_gives_up_gets_a_dial_of_his_own(clock: MockClock) -> None:
     async with besieged() as host, open_host(identity(GOOD)) as good:
         with trio.CancelScope() as scope:
@@ -402,7 +395,6 @@ async def test_who_dials_as_another_gives_up_gets_a_dial_of_his_own(clock: MockC
 async def until_dialling(host: Host) -> None:
     while not host._dials:
         await trio.lowlevel.checkpoint()
-
 
 
 async def test_a_dial_that_crossed_with_a_link_that_fell_at_once_fails_and_the_next_one_is_tried(clock: MockClock) -> None:
@@ -440,7 +432,6 @@ class Pointed(Machine):
         self.env.send(msg.to.peer, Pointer(PeerInfo(self.env.me)))
 
 
-
 @pytest.mark.parametrize("peer", [7, b"", b"no multihash"])
 async def test_a_message_that_names_a_peer_which_is_none_costs_the_link_alone(clock: MockClock, peer: Peer) -> None:
     def build(env: Callable[[], Env]) -> list[Machine]:
@@ -466,7 +457,6 @@ async def test_a_stack_that_ends_holds_no_link_any_more(clock: MockClock) -> Non
                 await told(host)
                 assert host._protected
         assert not host._protected
-
 
 
 async def test_a_request_answered_after_the_asker_has_finished_ends_its_stream(clock: MockClock) -> None:
@@ -765,7 +755,6 @@ A_LINK = 96 << 10
 """The same after the handshake: 65,536 bytes of a message that does not end, the objects of a link, and slack."""
 
 
-
 async def test_two_hundred_attackers_with_a_link_cost_little_memory_and_all_of_it_comes_back(clock: MockClock) -> None:
     async with besieged(replace(QUICK, keep_alive_s=DEADLINE_S)) as host:
         await pinged(host)
@@ -899,7 +888,6 @@ def one_link_between(host: Host, other: Host) -> bool:
         return False
     here, there = host.links[other.peer], other.links[host.peer]
     return here.outbound != there.outbound and here.reason is None and there.reason is None
-
 
 
 async def test_a_link_that_finishes_outlives_what_the_peer_says_until_it_has_read_all(clock: MockClock) -> None:

@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer import base58, ids
-from peer.errors import PeerError, UsageError
-from peer.ids import (
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.libp2p import base58, ids
+from libweft.peer.libp2p.ids import (
     COFACTORED,
     INLINE_LIMIT,
     KEY_LIMIT,
@@ -35,7 +35,8 @@ from peer.ids import (
     parse_peer,
     peer_text,
 )
-from peer.pb import keys_pb2
+from libweft.peer.libp2p.pb import keys_pb2
+from libweft.peer.live.key_file import load_identity
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -442,10 +443,10 @@ def test_base58_round_trip(data: bytes) -> None:
 
 def test_a_key_file_is_made_on_first_use_and_read_ever_after(tmp_path: Path) -> None:
     path = tmp_path / "key"
-    made = Identity.load(path)
+    made = load_identity(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert path.read_bytes() == made.encode()
-    assert Identity.load(path).peer == made.peer
+    assert load_identity(path).peer == made.peer
     assert os.listdir(tmp_path) == ["key"]
 
 
@@ -453,7 +454,7 @@ def test_a_key_file_of_another_libp2p_is_read(tmp_path: Path) -> None:
     path = tmp_path / "key"
     path.write_bytes(SPEC_PRIVATE)
     path.chmod(0o600)
-    assert Identity.load(path).public == spec_key(KeyKind.ED25519)
+    assert load_identity(path).public == spec_key(KeyKind.ED25519)
     assert path.read_bytes() == SPEC_PRIVATE
 
 
@@ -461,7 +462,7 @@ def test_a_key_file_of_another_libp2p_is_read(tmp_path: Path) -> None:
 def test_a_key_file_is_closed_to_others_whatever_the_umask(tmp_path: Path, mask: int) -> None:
     before = os.umask(mask)
     try:
-        Identity.load(tmp_path / "key")
+        load_identity(tmp_path / "key")
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
@@ -470,10 +471,10 @@ def test_a_key_file_is_closed_to_others_whatever_the_umask(tmp_path: Path, mask:
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644, 0o666])
 def test_a_key_file_that_others_may_open_is_refused_with_the_remedy(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "key"
-    Identity.load(path)
+    load_identity(path)
     path.chmod(mode)
     with pytest.raises(UsageError, match=f"chmod 600 {path}"):
-        Identity.load(path)
+        load_identity(path)
 
 
 @pytest.mark.parametrize(
@@ -485,7 +486,7 @@ def test_a_damaged_key_file_is_refused_and_left_as_it_is(tmp_path: Path, data: b
     path.write_bytes(data)
     path.chmod(0o600)
     with pytest.raises(UsageError, match=r"remove it to start with a new peer id") as caught:
-        Identity.load(path)
+        load_identity(path)
     assert str(path) in str(caught.value)
     assert path.read_bytes() == data
     assert os.listdir(tmp_path) == ["key"]
@@ -493,27 +494,27 @@ def test_a_damaged_key_file_is_refused_and_left_as_it_is(tmp_path: Path, data: b
 
 def test_a_key_file_in_a_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"there is no directory {tmp_path / 'no'}"):
-        Identity.load(tmp_path / "no" / "key")
+        load_identity(tmp_path / "no" / "key")
     assert os.listdir(tmp_path) == []
 
 
 def test_a_key_file_below_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="Not a directory"):
-        Identity.load(tmp_path / "file" / "key")
+        load_identity(tmp_path / "file" / "key")
 
 
 def test_a_directory_or_a_pipe_is_no_key_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe", 0o600)
     for path in (tmp_path, tmp_path / "pipe"):
         with pytest.raises(UsageError, match="is no file"):
-            Identity.load(path)
+            load_identity(path)
 
 
 def test_a_link_to_nowhere_is_refused(tmp_path: Path) -> None:
     (tmp_path / "key").symlink_to(tmp_path / "gone")
     with pytest.raises(UsageError, match="link to nowhere"):
-        Identity.load(tmp_path / "key")
+        load_identity(tmp_path / "key")
     assert os.listdir(tmp_path) == ["key"]
 
 
@@ -525,7 +526,7 @@ def test_a_key_file_in_a_directory_that_is_not_writable_is_refused() -> None:
             os.seteuid(65_534)  # root may write everywhere
         try:
             with pytest.raises(UsageError, match=f"{place}/key cannot be used: Permission denied"):
-                Identity.load(Path(place) / "key")
+                load_identity(Path(place) / "key")
         finally:
             os.seteuid(user)
         assert os.listdir(place) == []
@@ -538,7 +539,7 @@ def test_a_disk_that_refuses_leaves_no_key_and_no_draft(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(os, call, refuse)
     with pytest.raises(UsageError, match="Read-only file system"):
-        Identity.load(tmp_path / "key")
+        load_identity(tmp_path / "key")
     monkeypatch.undo()
     assert os.listdir(tmp_path) == []
 
@@ -554,7 +555,7 @@ def test_the_key_of_a_process_that_was_first_is_taken(tmp_path: Path, monkeypatc
         link(draft, name)
 
     monkeypatch.setattr(os, "link", late)
-    assert Identity.load(path).encode() == path.read_bytes() == SPEC_PRIVATE
+    assert load_identity(path).encode() == path.read_bytes() == SPEC_PRIVATE
     assert os.listdir(tmp_path) == ["key"]
 
 
@@ -563,7 +564,7 @@ def test_threads_that_race_for_a_key_file_all_get_one_key(tmp_path: Path) -> Non
 
     def load(_: int) -> bytes:
         start.wait(30)
-        return Identity.load(tmp_path / "key").peer
+        return load_identity(tmp_path / "key").peer
 
     with ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(load, range(8)))) == 1
@@ -571,8 +572,9 @@ def test_threads_that_race_for_a_key_file_all_get_one_key(tmp_path: Path) -> Non
 
 
 def test_processes_that_race_for_a_key_file_get_one_key(tmp_path: Path) -> None:
-    program = "import sys; from pathlib import Path; from peer.ids import Identity; print('ready', flush=True); input()\n"
-    program += "print(Identity.load(Path(sys.argv[1])).peer.hex())"
+    program = "import sys; from pathlib import Path; from libweft.peer.live.key_file import load_identity\n"
+    program += "print('ready', flush=True); input()\n"
+    program += "print(load_identity(Path(sys.argv[1])).peer.hex())"
     command = [sys.executable, "-c", program, str(tmp_path / "key")]
     racers = [subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     for racer in racers:
@@ -582,7 +584,7 @@ def test_processes_that_race_for_a_key_file_get_one_key(tmp_path: Path) -> None:
         racer.stdin.write("\n")
         racer.stdin.flush()
     peers = [racer.communicate(timeout=60)[0] for racer in racers]
-    assert peers == [Identity.load(tmp_path / "key").peer.hex() + "\n"] * 2
+    assert peers == [load_identity(tmp_path / "key").peer.hex() + "\n"] * 2
     assert os.listdir(tmp_path) == ["key"]
 
 

@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from peer.latency import Constant, LogNormal, Matrix, Model, Normal, Uniform, VCubePB, VCubePS
-from peer.machine import MS, SECOND, Lane, Message
-from peer.sim import Simulator
-from peer.trace import DROP, QUEUE, Tracer
+from libweft.peer.machine import MS, SECOND, Lane, Message
+from libweft.peer.sim.latency import Constant, LogNormal, Matrix, Model, Normal, Uniform, VCubePB, VCubePS
+from libweft.peer.sim.simulator import Simulator
+from libweft.peer.trace import DROP, QUEUE, Tracer
 from tests.peer.test_sim import Alarm, Hint, Probe, Spare, Word, load, pair, probes
 
 MANY = 20_000

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from pytest_trio import trio_fixture  # type: ignore[import-untyped]
 from trio.testing import MockClock
 
-from peer.errors import UsageError
-from peer.host import HostConfig, open_host
-from peer.ids import Identity, peer_text
-from peer.machine import SECOND, Env, Machine, Message, Peer, upon
-from peer.metrics import CONNECTIONS, COUNTS, REQUEST, TIME_S, Family, _lines, render, serve_metrics
+from libweft.peer.errors import UsageError
+from libweft.peer.libp2p.ids import Identity, peer_text
+from libweft.peer.live.host import HostConfig, open_host
+from libweft.peer.live.metrics import CONNECTIONS, COUNTS, REQUEST, TIME_S, Family, _lines, render, serve_metrics
+from libweft.peer.machine import SECOND, Env, Machine, Message, Peer, upon
 from tests.peer.live_world import JUMP_S, LiveWorld
 
 HERE = ["/ip4/127.0.0.1/tcp/0"]
@@ -191,7 +191,7 @@ def test_help_labels_and_values_survive_the_format(text: str, value: float) -> N
 
 @trio_fixture
 async def port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
-    monkeypatch.setattr("peer.metrics.TIME_S", float(DEADLINE_S))  # on a busy machine seconds are little
+    monkeypatch.setattr("libweft.peer.live.metrics.TIME_S", float(DEADLINE_S))  # on a busy machine seconds are little
     async with open_host(Identity.new()) as host, trio.open_nursery() as nursery:
         yield await nursery.start(serve_metrics, host, None)
         nursery.cancel_scope.cancel()
@@ -292,7 +292,7 @@ async def test_the_silent_are_cut_off_and_the_others_wait_for_room(autojump_cloc
 
 async def test_who_does_not_read_is_cut_off_too(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     autojump_clock.autojump_threshold = JUMP_S
-    monkeypatch.setattr("peer.metrics.render", lambda host, driver: "x" * (1 << 26))
+    monkeypatch.setattr("libweft.peer.live.metrics.render", lambda host, driver: "x" * (1 << 26))
     async with open_host(Identity.new()) as host, trio.open_nursery() as nursery:
         port = await nursery.start(serve_metrics, host, None)
         async with await trio.open_tcp_stream("127.0.0.1", port) as stream:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.errors import PeerError, UsageError
-from peer.frame import frame
-from peer.multistream import ATTEMPTS, LINE_LIMIT, Answerer, Proposer
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.libp2p.frame import frame
+from libweft.peer.libp2p.multistream import ATTEMPTS, LINE_LIMIT, Answerer, Proposer
 
 HEADER = b"\x13/multistream/1.0.0\n"
 NA = b"\x03na\n"

@@ -15,10 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from noise.connection import Keypair, NoiseConnection  # type: ignore[import-untyped]
 
-from peer.errors import PeerError, UsageError
-from peer.ids import Identity
-from peer.noise import HANDSHAKE_LIMIT, LAST_NONCE, PLAINTEXT_LIMIT, PROTOCOL, SIGNED_PREFIX, XX, Channel, Handshake
-from peer.pb.noise_pb2 import NoiseExtensions, NoiseHandshakePayload
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.libp2p.ids import Identity
+from libweft.peer.libp2p.noise import (
+    HANDSHAKE_LIMIT,
+    LAST_NONCE,
+    PLAINTEXT_LIMIT,
+    PROTOCOL,
+    SIGNED_PREFIX,
+    XX,
+    Channel,
+    Handshake,
+)
+from libweft.peer.libp2p.pb.noise_pb2 import NoiseExtensions, NoiseHandshakePayload
 
 ALICE, BOB, MALLORY = (Identity.from_seed(bytes([n]) * 32) for n in (1, 2, 3))
 A_STATIC, A_EPHEMERAL, B_STATIC, B_EPHEMERAL = (bytes([n]) * 32 for n in (11, 12, 13, 14))

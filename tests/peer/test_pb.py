@@ -15,12 +15,12 @@ from grpc_tools import protoc  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer import pb
-from peer.errors import PeerError
-from peer.pb import identify_pb2, kad_pb2, keys_pb2, noise_pb2, records_pb2, rpc_pb2, trace_pb2
+from libweft.peer.errors import PeerError
+from libweft.peer.libp2p import pb
+from libweft.peer.libp2p.pb import identify_pb2, kad_pb2, keys_pb2, noise_pb2, records_pb2, rpc_pb2, trace_pb2
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-NAMES = sorted(path.stem for path in (ROOT / "peer" / "pb").glob("*.proto"))
+NAMES = sorted(path.stem for path in (ROOT / "peer" / "libp2p" / "pb").glob("*.proto"))
 KINDS: tuple[type[Message], ...] = (
     identify_pb2.Identify,
     kad_pb2.Message,
@@ -44,23 +44,25 @@ def without_json_names(messages: Iterable[descriptor_pb2.DescriptorProto]) -> No
 @pytest.mark.parametrize("name", NAMES)
 def test_the_generated_file_is_that_of_its_schema(name: str, tmp_path: Path) -> None:
     made = tmp_path / "schema"
-    assert protoc.main(["protoc", f"-I{ROOT}", f"--descriptor_set_out={made}", f"peer/pb/{name}.proto"]) == 0
+    assert (
+        protoc.main(["protoc", f"-I{ROOT / 'src'}", f"--descriptor_set_out={made}", f"libweft/peer/libp2p/pb/{name}.proto"]) == 0
+    )
     [schema] = descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes()).file
     committed = descriptor_pb2.FileDescriptorProto()
-    importlib.import_module(f"peer.pb.{name}_pb2").DESCRIPTOR.CopyToProto(committed)
+    importlib.import_module(f"libweft.peer.libp2p.pb.{name}_pb2").DESCRIPTOR.CopyToProto(committed)
     without_json_names([*schema.message_type, *committed.message_type])
     assert schema == committed, "run `make protobuf`"
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_schema_has_a_package_of_its_own(name: str) -> None:
-    assert importlib.import_module(f"peer.pb.{name}_pb2").DESCRIPTOR.package == f"weft.{name}"
+    assert importlib.import_module(f"libweft.peer.libp2p.pb.{name}_pb2").DESCRIPTOR.package == f"weft.{name}"
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_generated_file_loads_with_the_oldest_protobuf_that_is_allowed(name: str) -> None:
     [oldest] = re.findall(r'"protobuf>=([0-9.]+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    generated = (ROOT / "peer" / "pb" / f"{name}_pb2.py").read_text(encoding="utf-8")
+    generated = (ROOT / "peer" / "libp2p" / "pb" / f"{name}_pb2.py").read_text(encoding="utf-8")
     [made_by] = re.findall(r"^# Protobuf Python Version: ([0-9.]+)$", generated, re.MULTILINE)
     assert [int(part) for part in made_by.split(".")] <= [int(part) for part in oldest.split(".")]
 

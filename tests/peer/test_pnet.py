@@ -5,14 +5,15 @@ from __future__ import annotations
 import base64
 import sys
 from contextlib import suppress
+from secrets import token_bytes
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.errors import PeerError, UsageError
-from peer.multistream import Answerer, Proposer
-from peer.pnet import NONCE_SIZE, Veil, _hsalsa20, read_key
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.libp2p.multistream import Answerer, Proposer
+from libweft.peer.libp2p.pnet import NONCE_SIZE, Veil, _hsalsa20, read_key
 
 KEY = bytes(range(32))
 OTHER = bytes(32)
@@ -30,9 +31,13 @@ STREAM = bytes.fromhex(
 )
 
 
+def veil_of(key: bytes) -> Veil:
+    return Veil(key, token_bytes(NONCE_SIZE))
+
+
 def pair() -> tuple[Veil, Veil]:
     """Two veils of one network that know each other's nonce."""
-    ours, theirs = Veil(KEY), Veil(KEY)
+    ours, theirs = veil_of(KEY), veil_of(KEY)
     assert theirs.feed(ours.take()) == ours.feed(theirs.take()) == b""
     return ours, theirs
 
@@ -43,18 +48,18 @@ def test_hsalsa20_makes_the_published_keys() -> None:
 
 
 def test_a_veil_is_the_published_stream_of_xsalsa20() -> None:
-    veil = Veil(FIRST_KEY)
+    veil = veil_of(FIRST_KEY)
     assert veil.feed(NONCE + bytes(len(STREAM))) == STREAM
 
 
 def test_the_stream_goes_on_from_piece_to_piece() -> None:
-    veil = Veil(FIRST_KEY)
+    veil = veil_of(FIRST_KEY)
     pieces = [NONCE[:10], NONCE[10:] + bytes(1), b"", bytes(69), bytes(len(STREAM) - 70)]
     assert b"".join(map(veil.feed, pieces)) == STREAM
 
 
 def test_the_nonce_is_given_once_and_is_new_for_each_connection() -> None:
-    veils = [Veil(KEY) for _ in range(2)]
+    veils = [veil_of(KEY) for _ in range(2)]
     nonces = [veil.take() for veil in veils]
     assert nonces[0] != nonces[1]
     assert all(len(nonce) == NONCE_SIZE for nonce in nonces)
@@ -63,12 +68,12 @@ def test_the_nonce_is_given_once_and_is_new_for_each_connection() -> None:
 
 def test_sealing_before_the_nonce_is_taken_is_a_local_mistake() -> None:
     with pytest.raises(UsageError, match="take"):
-        Veil(KEY).seal(b"x")
+        veil_of(KEY).seal(b"x")
 
 
 @given(st.lists(st.binary(max_size=200), max_size=6), st.lists(st.integers(1, 100), min_size=1, max_size=9))
 def test_both_directions_carry_the_same_bytes_however_they_are_cut(chunks: list[bytes], sizes: list[int]) -> None:
-    ours, theirs = Veil(KEY), Veil(KEY)
+    ours, theirs = veil_of(KEY), veil_of(KEY)
     for sender, receiver in ((ours, theirs), (theirs, ours)):
         wire = sender.take() + b"".join(map(sender.seal, chunks))
         opened, at = b"", 0
@@ -80,7 +85,7 @@ def test_both_directions_carry_the_same_bytes_however_they_are_cut(chunks: list[
 
 
 def test_one_byte_at_a_time_and_views_do_as_well() -> None:
-    ours, theirs = Veil(KEY), Veil(KEY)
+    ours, theirs = veil_of(KEY), veil_of(KEY)
     wire = ours.take() + ours.seal(memoryview(b"hello")) + ours.seal(b"") + ours.seal(b" you")
     assert b"".join(theirs.feed(bytes([byte])) for byte in wire) == b"hello you"
 
@@ -96,7 +101,7 @@ def test_what_is_sealed_does_not_show() -> None:
 
 
 def test_our_own_nonce_sent_back_is_a_peer_error() -> None:
-    veil = Veil(KEY)
+    veil = veil_of(KEY)
     nonce = veil.take()
     assert veil.feed(nonce[:-1]) == b""
     with pytest.raises(PeerError, match="reflects"):
@@ -104,7 +109,7 @@ def test_our_own_nonce_sent_back_is_a_peer_error() -> None:
 
 
 def test_a_stranger_with_another_key_gets_no_further_than_the_first_line() -> None:
-    ours, stranger = Veil(KEY), Veil(OTHER)
+    ours, stranger = veil_of(KEY), veil_of(OTHER)
     ours.feed(stranger.take())
     answerer = Answerer(lambda _: True)
     with pytest.raises(PeerError):
@@ -116,13 +121,13 @@ def test_a_stranger_with_another_key_gets_no_further_than_the_first_line() -> No
 @pytest.mark.parametrize("key", [b"", KEY[:-1], KEY + b"\x00"])
 def test_a_key_of_another_size_is_a_local_mistake(key: bytes) -> None:
     with pytest.raises(UsageError, match="32 bytes"):
-        Veil(key)
+        veil_of(key)
 
 
 def test_without_pycryptodome_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "Crypto.Cipher", None)
-    with pytest.raises(UsageError, match=r"pip install 'weft\[pnet\]'"):
-        Veil(KEY)
+    with pytest.raises(UsageError, match=r"pip install 'libweft\[pnet\]'"):
+        veil_of(KEY)
 
 
 @pytest.mark.parametrize(

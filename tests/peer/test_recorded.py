@@ -16,23 +16,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peer import identify
-from peer.errors import PeerError
-from peer.frame import Frames, frame
-from peer.identify import ID, Identified
-from peer.ids import parse_peer, peer_text
-from peer.multistream import HEADER, Answerer, Proposer
-from peer.noise import Handshake
-from peer.pb import parse
-from peer.pb.identify_pb2 import Identify
-from peer.ping import PING, SIZE
-from peer.records import read_record, sign_record
-from peer.transport import NOISE, YAMUX, Wire, secured
-from peer.yamux import GoneAway, Opened, Pong, Reset, Yamux
-from pubsub.flood import PROTOCOL
-from pubsub.message import Publication
-from pubsub.rpc import RpcCodec, Subscriptions
-from pubsub.signing import Signing
+from libweft.peer.errors import PeerError
+from libweft.peer.libp2p.frame import Frames, frame
+from libweft.peer.libp2p.ids import parse_peer, peer_text
+from libweft.peer.libp2p.multistream import HEADER, Answerer, Proposer
+from libweft.peer.libp2p.noise import Handshake
+from libweft.peer.libp2p.pb import parse
+from libweft.peer.libp2p.pb.identify_pb2 import Identify
+from libweft.peer.libp2p.records import read_record, sign_record
+from libweft.peer.libp2p.yamux import GoneAway, Opened, Pong, Reset, Yamux
+from libweft.peer.live import identify
+from libweft.peer.live.identify import ID, Identified
+from libweft.peer.live.ping import PING, SIZE
+from libweft.peer.live.transport import NOISE, YAMUX, Wire, secured
+from libweft.pubsub.flood import PROTOCOL
+from libweft.pubsub.message import Publication
+from libweft.pubsub.rpc import RpcCodec, Subscriptions
+from libweft.pubsub.signing import Signing
 from tests.peer.recorded.replay import Chunk, Recording, Replay, Talk, cut, flipped, load, names
 
 NAMES = [f"{language}-{role}" for language in ("go", "js", "py") for role in ("dials", "listens")]

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.address import Address
-from peer.errors import PeerError, UsageError
-from peer.ids import Identity, KeyKind, PublicKey, peer_text
-from peer.pb import records_pb2
-from peer.records import (
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.libp2p.address import Address
+from libweft.peer.libp2p.ids import Identity, KeyKind, PublicKey, peer_text
+from libweft.peer.libp2p.pb import records_pb2
+from libweft.peer.libp2p.records import (
     ADDRESS_LIMIT,
     DOMAIN,
     ENVELOPE_LIMIT,

@@ -10,15 +10,15 @@ import trio
 from pytest_trio import trio_fixture  # type: ignore[import-untyped]
 from trio.testing import MockClock
 
-from peer.driver import ALONE_S, REQUESTS
-from peer.errors import PeerError, Refused
-from peer.fake import FakeWire
-from peer.frame import uvarint
-from peer.latency import Constant
-from peer.link import Stream
-from peer.machine import SECOND, Build, Env, Link, Machine, Message, Peer, Reply, answers, upon
-from peer.outbox import LIMIT
-from peer.sim import Simulator
+from libweft.peer.errors import PeerError, Refused
+from libweft.peer.fake import FakeWire
+from libweft.peer.libp2p.frame import uvarint
+from libweft.peer.live.driver import ALONE_S, REQUESTS
+from libweft.peer.live.link import Stream
+from libweft.peer.live.outbox import LIMIT
+from libweft.peer.machine import SECOND, Build, Env, Link, Machine, Message, Peer, Reply, answers, upon
+from libweft.peer.sim.latency import Constant
+from libweft.peer.sim.simulator import Simulator
 from tests.peer.live_world import JUMP_S, LiveWorld
 
 AMPLE = 30 * SECOND

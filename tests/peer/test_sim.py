@@ -17,15 +17,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.run import run
-from bench.scenario import Churn, Network, Scenario, Workload, command
-from peer import faults, latency
-from peer.errors import PeerError, UsageError
-from peer.latency import Constant, Uniform
-from peer.machine import MS, SECOND, Build, Env, Lane, Link, Machine, Message, MessageId, Peer, PeerInfo, Reply, answers, upon
-from peer.network import Half
-from peer.sim import Simulator
-from peer.trace import Tracer
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Churn, Network, Scenario, Workload, command
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.machine import (
+    MS,
+    SECOND,
+    Build,
+    Env,
+    Lane,
+    Link,
+    Machine,
+    Message,
+    MessageId,
+    Peer,
+    PeerInfo,
+    Reply,
+    answers,
+    upon,
+)
+from libweft.peer.sim import faults, latency
+from libweft.peer.sim.latency import Constant, Uniform
+from libweft.peer.sim.network import Half
+from libweft.peer.sim.simulator import Simulator
+from libweft.peer.trace import Tracer
 from tests.conftest import note_replay
 
 ROOT = Path(__file__).parents[2]
@@ -911,12 +926,14 @@ def changed(scenario: Scenario, **fields: Any) -> Scenario:
 
 def test_the_same_seed_gives_the_same_hash_in_processes_that_hash_differently() -> None:
     note_replay(command(EVENTFUL))
-    program = "from bench.run import run; from tests.peer.test_sim import EVENTFUL; print(run(EVENTFUL)['trace_hash'])"
+    program = (
+        "from libweft.bench.runs.run import run; from tests.peer.test_sim import EVENTFUL; print(run(EVENTFUL)['trace_hash'])"
+    )
     hashes = [
         subprocess.run(
             [sys.executable, "-c", program],
             cwd=ROOT,
-            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
+            env=os.environ | {"PYTHONHASHSEED": seed},
             capture_output=True,
             text=True,
             check=True,

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import peer.trace as trace
-from peer.errors import UsageError
-from peer.machine import Lane, MessageId
-from peer.trace import DELIVER, DUPLICATE, JOINED, KINDS, PUBLISH, RECEIVE, ROLE, SEND, TraceError, Tracer, read_rows
+from libweft.peer import trace
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import Lane, MessageId
+from libweft.peer.trace import DELIVER, DUPLICATE, JOINED, KINDS, PUBLISH, RECEIVE, ROLE, SEND, TraceError, Tracer, read_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 M = MessageId(0, 1, 1)
@@ -43,7 +43,7 @@ def run(tracer: Tracer, messages: int = 40) -> str | None:
 
 
 def in_process(code: str, *args: object, seed: str = "0") -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+    env = {**os.environ, "PYTHONHASHSEED": seed}
     return subprocess.run([sys.executable, "-c", FROM_HERE + code, *map(str, args)], env=env, capture_output=True, text=True)
 
 
@@ -522,7 +522,7 @@ def test_without_pyarrow_the_error_says_what_to_install(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(builtins, "__import__", without)
     assert run(Tracer()), "the hash needs none"
-    with pytest.raises(UsageError, match=r"pip install 'weft\[trace\]'"):
+    with pytest.raises(UsageError, match=r"pip install 'libweft\[trace\]'"):
         Tracer(tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

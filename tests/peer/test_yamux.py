@@ -9,8 +9,8 @@ from struct import Struct
 
 import pytest
 
-from peer.errors import PeerError, UsageError
-from peer.yamux import (
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.libp2p.yamux import (
     ACK,
     AWAY,
     DATA,

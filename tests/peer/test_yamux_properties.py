@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from peer.errors import PeerError
-from peer.yamux import (
+from libweft.peer.errors import PeerError
+from libweft.peer.libp2p.yamux import (
     ACK,
     AWAY,
     DATA,

@@ -10,19 +10,19 @@ from typing import Any, NamedTuple
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
-from bench import scenario as scenarios
-from bench.run import build
-from bench.scenario import Churn, Network, Scenario
-from bench.scenario import Workload as Work
-from bench.workload import Workload, router_of
-from overlays import graphs
-from peer import faults
-from peer.faults import AnyFault
-from peer.latency import Uniform
-from peer.machine import SECOND, Lane, MessageId, Peer
-from peer.sim import Simulator
-from peer.trace import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, NODE_UP, PUBLISH, RECEIVE, SEND, Tracer
-from pubsub import stacks
+from libweft.bench.runs import scenario as scenarios
+from libweft.bench.runs.run import build
+from libweft.bench.runs.scenario import Churn, Network, Scenario
+from libweft.bench.runs.scenario import Workload as Work
+from libweft.bench.runs.workload import Workload, router_of
+from libweft.overlays import graphs
+from libweft.peer.machine import SECOND, Lane, MessageId, Peer
+from libweft.peer.sim import faults
+from libweft.peer.sim.faults import AnyFault
+from libweft.peer.sim.latency import Uniform
+from libweft.peer.sim.simulator import Simulator
+from libweft.peer.trace import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, NODE_UP, PUBLISH, RECEIVE, SEND, Tracer
+from libweft.pubsub import stacks
 from tests.conftest import note_replay
 
 LAST_FAULT = 16.0  # seconds: every fault that ends has ended by then

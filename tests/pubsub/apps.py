@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from peer.machine import Peer
-from pubsub.message import Interest, Publication, Verdict
-from pubsub.numbering import Numbered, bind
+from libweft.peer.machine import Peer
+from libweft.pubsub.message import Interest, Publication, Verdict
+from libweft.pubsub.numbering import Numbered, bind
 
 
 class Inbox:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from overlays.vcube.machine import VCube
-from overlays.vcube.messages import Member, News
-from overlays.vcube.roll import Founders
-from peer.dispatch import receive
-from peer.fake import FakeEnv
-from peer.machine import Message, MessageId, Peer, PeerInfo
-from pubsub.message import Publication, Verdict
-from pubsub.scribe.config import ScribeConfig
-from pubsub.scribe.messages import Attached, Bequest, Down, Join, Publish
-from pubsub.scribe.router import SETTLED, Srpt, SrptS
+from libweft.overlays.vcube.machine import VCube
+from libweft.overlays.vcube.members import Founders
+from libweft.overlays.vcube.messages import Member, News
+from libweft.peer.dispatch import receive
+from libweft.peer.fake import FakeEnv
+from libweft.peer.machine import Message, MessageId, Peer, PeerInfo
+from libweft.pubsub.message import Publication, Verdict
+from libweft.pubsub.scribe.config import ScribeConfig
+from libweft.pubsub.scribe.messages import Attached, Bequest, Down, Join, Publish
+from libweft.pubsub.scribe.router import SETTLED, Srpt, SrptS
 from tests.pubsub.apps import Inbox
 
 AT_0 = ScribeConfig(root=0)

@@ -9,17 +9,17 @@ from typing import Any, cast
 import pytest
 import trio
 
-from peer.errors import UsageError
-from peer.fake import FakeEnv
-from peer.ids import Identity, peer_text
-from peer.machine import SECOND, MessageId
-from pubsub import api
-from pubsub.api import Ordered, PubSub, PubSubConfig
-from pubsub.flood import Flood
-from pubsub.message import OrderHeader, Publication, Verdict
-from pubsub.ordering.causal import CausalConfig
-from pubsub.ordering.fifo import STREAMS, Fifo, FifoConfig
-from pubsub.subscription import Full, Message
+from libweft.peer.errors import UsageError
+from libweft.peer.fake import FakeEnv
+from libweft.peer.libp2p.ids import Identity, peer_text
+from libweft.peer.machine import SECOND, MessageId
+from libweft.pubsub.flood import Flood
+from libweft.pubsub.live import api
+from libweft.pubsub.live.api import Ordered, PubSub, PubSubConfig
+from libweft.pubsub.live.subscription import Full, Message
+from libweft.pubsub.message import OrderHeader, Publication, Verdict
+from libweft.pubsub.ordering.causal import CausalConfig
+from libweft.pubsub.ordering.fifo import STREAMS, Fifo, FifoConfig
 from tests.pubsub.test_flood import Given, Judge
 
 HERE = ("/ip4/127.0.0.1/tcp/0",)

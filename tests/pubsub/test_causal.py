@@ -9,23 +9,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from bench.history import Event, causal, fifo, integrity, tell
-from overlays.claims import ID
-from overlays.overlay import Overlay
-from peer.codec import FRAME_LIMIT, msgpack
-from peer.dispatch import receive
-from peer.errors import PeerError, UsageError
-from peer.fake import FakeEnv
-from peer.ids import Identity
-from peer.machine import MS, SECOND, Link, Message, MessageId, Peer
-from peer.trace import DELIVER, DUPLICATE, JOINED, PUBLISH, REJECT
-from pubsub.claims import NUMBER, check_order
-from pubsub.flood import Flood
-from pubsub.message import OrderHeader, Publication, Verdict
-from pubsub.ordering.causal import ASKED, ID_BYTES, PROTOCOL, Ask, Before, Causal, CausalConfig, Copy
-from pubsub.ordering.group import CUT
-from pubsub.router import HEADERS, KEYS, LARGEST, TOPIC, too_large
-from pubsub.signing import Signing
+from libweft.bench.runs.history import Event, causal, fifo, integrity, tell
+from libweft.overlays.claims import ID
+from libweft.overlays.overlay import Overlay
+from libweft.peer.codec import FRAME_LIMIT, msgpack
+from libweft.peer.dispatch import receive
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.fake import FakeEnv
+from libweft.peer.libp2p.ids import Identity
+from libweft.peer.machine import MS, SECOND, Link, Message, MessageId, Peer
+from libweft.peer.trace import DELIVER, DUPLICATE, JOINED, PUBLISH, REJECT
+from libweft.pubsub.claims import NUMBER, check_order
+from libweft.pubsub.flood import Flood
+from libweft.pubsub.message import OrderHeader, Publication, Verdict
+from libweft.pubsub.ordering.causal import ASKED, ID_BYTES, PROTOCOL, Ask, Before, Causal, CausalConfig, Copy
+from libweft.pubsub.ordering.group import CUT
+from libweft.pubsub.router import HEADERS, KEYS, LARGEST, TOPIC, too_large
+from libweft.pubsub.signing import Signing
 from tests.pubsub.apps import Inbox
 
 LINK = Link(1, True, PROTOCOL)

@@ -8,13 +8,13 @@ from contextlib import AsyncExitStack
 import pytest
 import trio
 
-from peer.errors import UsageError
-from pubsub.api import PubSub
-from pubsub.gossipsub.router import GossipSub
-from pubsub.kadpubsub.messages import Delegate
-from pubsub.message import Publication
-from pubsub.plumtree import Gossip
-from pubsub.subscription import Message
+from libweft.peer.errors import UsageError
+from libweft.pubsub.gossipsub.router import GossipSub
+from libweft.pubsub.kadpubsub.messages import Delegate
+from libweft.pubsub.live.api import PubSub
+from libweft.pubsub.live.subscription import Message
+from libweft.pubsub.message import Publication
+from libweft.pubsub.plumtree import Gossip
 
 HERE = ("/ip4/127.0.0.1/tcp/0",)
 DEADLINE_S = 240

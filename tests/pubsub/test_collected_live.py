@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import trio
 
-import pubsub.api
-from peer.errors import UsageError
-from peer.ids import Identity, peer_text
-from peer.trace import PUBLISH, read_rows
-from pubsub.api import PubSub, PubSubConfig
+from libweft.peer.errors import UsageError
+from libweft.peer.libp2p.ids import Identity, peer_text
+from libweft.peer.trace import PUBLISH, read_rows
+from libweft.pubsub.live import api
+from libweft.pubsub.live.api import PubSub, PubSubConfig
 from tests.peer.test_host import DEADLINE_S, FOUR, until
 
 NOWHERE = f"/ip4/127.0.0.1/tcp/1/p2p/{peer_text(Identity.from_seed(bytes(32)).peer)}"
@@ -37,7 +37,7 @@ async def test_a_collector_that_is_not_there_costs_no_message() -> None:
 
 
 async def test_a_part_is_written_while_the_node_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pubsub.api, "ROTATE_S", 0.01)
+    monkeypatch.setattr(api, "ROTATE_S", 0.01)
     with trio.fail_after(DEADLINE_S):
         async with PubSub.open("static/flood", listen=[FOUR], config=PubSubConfig(trace=tmp_path / "run")) as node:
             await until(lambda: bool(list(tmp_path.glob("run/rows-*.parquet"))))

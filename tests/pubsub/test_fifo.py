@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from overlays.overlay import Overlay
-from peer.errors import UsageError
-from peer.fake import FakeEnv
-from peer.machine import MessageId
-from pubsub.flood import Flood
-from pubsub.message import OrderHeader, Publication
-from pubsub.ordering import fifo as fifo_module
-from pubsub.ordering.fifo import STREAMS, Fifo
+from libweft.overlays.overlay import Overlay
+from libweft.peer.errors import UsageError
+from libweft.peer.fake import FakeEnv
+from libweft.peer.machine import MessageId
+from libweft.pubsub.flood import Flood
+from libweft.pubsub.message import OrderHeader, Publication
+from libweft.pubsub.ordering import fifo as fifo_module
+from libweft.pubsub.ordering.fifo import STREAMS, Fifo
 from tests.pubsub.apps import Inbox
 
 

@@ -14,20 +14,20 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from trio.testing import MockClock
 
-from overlays.overlay import Overlay
-from peer.dispatch import receive
-from peer.errors import PeerError, UsageError
-from peer.fake import FakeEnv, FakeWire, Traced
-from peer.latency import Uniform
-from peer.machine import SECOND, Build, Machine, Message, MessageId, Peer
-from peer.sim import Simulator
-from peer.trace import DELIVER, DUPLICATE, JOIN, JOINED, LEAVE, PUBLISH, RECEIVE, REJECT
-from pubsub import stacks
-from pubsub.flood import PROTOCOL, Flood
-from pubsub.message import Attributes, Filter, Interest, OrderHeader, Publication, Verdict
-from pubsub.router import Router
-from pubsub.seen import TTL
-from pubsub.signing import Signing
+from libweft.overlays.overlay import Overlay
+from libweft.peer.dispatch import receive
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.fake import FakeEnv, FakeWire, Traced
+from libweft.peer.machine import SECOND, Build, Machine, Message, MessageId, Peer
+from libweft.peer.sim.latency import Uniform
+from libweft.peer.sim.simulator import Simulator
+from libweft.peer.trace import DELIVER, DUPLICATE, JOIN, JOINED, LEAVE, PUBLISH, RECEIVE, REJECT
+from libweft.pubsub import stacks
+from libweft.pubsub.flood import PROTOCOL, Flood
+from libweft.pubsub.message import Attributes, Filter, Interest, OrderHeader, Publication, Verdict
+from libweft.pubsub.router import Router
+from libweft.pubsub.seen import TTL
+from libweft.pubsub.signing import Signing
 from tests.peer.live_world import JUMP_S, LiveWorld, identity
 
 AMPLE = 20 * SECOND

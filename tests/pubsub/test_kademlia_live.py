@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 import trio
 
-from overlays.kademlia.dht import Kademlia
-from pubsub.api import PubSub
-from pubsub.subscription import Subscription
+from libweft.overlays.kademlia.dht import Kademlia
+from libweft.pubsub.live.api import PubSub
+from libweft.pubsub.live.subscription import Subscription
 
 HERE = ("/ip4/127.0.0.1/tcp/0",)
 DEADLINE_S = 240

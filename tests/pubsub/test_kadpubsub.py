@@ -13,20 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overlays import claims
-from overlays.kademlia.space import BITS, place_of, place_of_key, topic_key
-from overlays.overlay import Overlay
-from peer.codec import msgpack
-from peer.dispatch import ask, receive
-from peer.errors import PeerError, UsageError
-from peer.fake import FakeEnv, FakeRequest, FakeWire
-from peer.machine import SECOND, Build, Env, Link, Message, MessageId, Peer, PeerInfo
-from peer.trace import REJECT
-from pubsub.kadpubsub import registration, registry, vicinity
-from pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
-from pubsub.kadpubsub.held import LISTS, Held, Unjudged
-from pubsub.kadpubsub.inquiry import RECENT, Members
-from pubsub.kadpubsub.messages import (
+from libweft.overlays import claims
+from libweft.overlays.kademlia.space import BITS, place_of, place_of_key, topic_key
+from libweft.overlays.overlay import Overlay
+from libweft.peer.codec import msgpack
+from libweft.peer.dispatch import ask, receive
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.fake import FakeEnv, FakeRequest, FakeWire
+from libweft.peer.machine import SECOND, Build, Env, Link, Message, MessageId, Peer, PeerInfo
+from libweft.peer.trace import REJECT
+from libweft.pubsub.kadpubsub import registration, registry, vicinity
+from libweft.pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
+from libweft.pubsub.kadpubsub.inquiry import RECENT, Members
+from libweft.pubsub.kadpubsub.messages import (
     HOPS,
     LIST,
     LONGEST,
@@ -46,12 +45,13 @@ from pubsub.kadpubsub.messages import (
     length,
     lists,
 )
-from pubsub.kadpubsub.registration import ASKS
-from pubsub.kadpubsub.registry import LEASES
-from pubsub.kadpubsub.router import KadPubSub
-from pubsub.kadpubsub.tree import STILLS, TASKS
-from pubsub.message import Filter, OrderHeader, Publication, Verdict
-from pubsub.router import LARGEST, too_large
+from libweft.pubsub.kadpubsub.pending import LISTS, Held, Unjudged
+from libweft.pubsub.kadpubsub.registration import ASKS
+from libweft.pubsub.kadpubsub.registry import LEASES
+from libweft.pubsub.kadpubsub.router import KadPubSub
+from libweft.pubsub.kadpubsub.tree import STILLS, TASKS
+from libweft.pubsub.message import Filter, OrderHeader, Publication, Verdict
+from libweft.pubsub.router import LARGEST, too_large
 from tests.pubsub.apps import Inbox
 
 CONFIG = KadPubSubConfig()

@@ -17,15 +17,15 @@ import pyarrow.parquet
 import pytest
 import trio
 
-from bench.cli import main
-from peer.errors import UsageError
-from peer.host import open_host
-from peer.ids import Identity, peer_text
-from peer.trace import DELIVER, JOINED, PUBLISH, RECEIVE, REJECT
-from pubsub import alone
-from pubsub.api import PubSub, PubSubConfig
-from pubsub.signing import Signing
-from pubsub.subscription import Message
+from libweft.__main__ import main
+from libweft.peer.errors import UsageError
+from libweft.peer.libp2p.ids import Identity, peer_text
+from libweft.peer.live.host import open_host
+from libweft.peer.trace import DELIVER, JOINED, PUBLISH, RECEIVE, REJECT
+from libweft.pubsub.live import isolation as alone
+from libweft.pubsub.live.api import PubSub, PubSubConfig
+from libweft.pubsub.live.subscription import Message
+from libweft.pubsub.signing import Signing
 
 HERE = ("/ip4/127.0.0.1/tcp/0",)
 DEADLINE_S = 240
@@ -272,7 +272,7 @@ async def test_who_is_the_first_or_has_a_neighbour_or_ends_before_is_not_warned(
 @asynccontextmanager
 async def weft(*argv: str, stdin: int = subprocess.DEVNULL) -> AsyncIterator[trio.Process]:
     process = await trio.lowlevel.open_process(
-        [sys.executable, "-m", "bench", *argv],
+        [sys.executable, "-m", "libweft", *argv],
         cwd=ROOT,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
         stdin=stdin,

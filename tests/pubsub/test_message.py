@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peer.codec import msgpack
-from peer.machine import Lane, MessageId
-from pubsub.message import Attributes, Filter, OrderHeader, Publication, Value, weight
+from libweft.peer.codec import msgpack
+from libweft.peer.machine import Lane, MessageId
+from libweft.pubsub.message import Attributes, Filter, OrderHeader, Publication, Value, weight
 
 RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,

@@ -10,19 +10,19 @@ import pytest
 import trio
 from msgspec.structs import replace
 
-from overlays.vcube.machine import VCube
-from overlays.vcube.roll import Founders
-from peer.dispatch import receive
-from peer.fake import FakeEnv
-from peer.machine import SECOND, Env, Message, Peer
-from peer.trace import REJECT
-from pubsub.api import PubSub, PubSubConfig
-from pubsub.message import Publication
-from pubsub.numbering import MISNUMBERED, bind, is_bound
-from pubsub.scribe.messages import Publish
-from pubsub.vcube_pb.router import VCubePB
-from pubsub.vcube_ps.messages import Ack, Pub, Standing
-from pubsub.vcube_ps.router import VCubePS
+from libweft.overlays.vcube.machine import VCube
+from libweft.overlays.vcube.members import Founders
+from libweft.peer.dispatch import receive
+from libweft.peer.fake import FakeEnv
+from libweft.peer.machine import SECOND, Env, Message, Peer
+from libweft.peer.trace import REJECT
+from libweft.pubsub.live.api import PubSub, PubSubConfig
+from libweft.pubsub.message import Publication
+from libweft.pubsub.numbering import MISNUMBERED, bind, is_bound
+from libweft.pubsub.scribe.messages import Publish
+from libweft.pubsub.vcube_pb.router import VCubePB
+from libweft.pubsub.vcube_ps.messages import Ack, Pub, Standing
+from libweft.pubsub.vcube_ps.router import VCubePS
 from tests.pubsub.apps import Inbox
 from tests.pubsub.scribe_desk import Desk, delivered
 

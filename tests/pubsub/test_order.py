@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from overlays.overlay import Overlay
-from peer.dispatch import receive
-from peer.fake import FakeEnv
-from peer.machine import Env, MessageId, Peer
-from peer.trace import DELIVER, RECEIVE
-from pubsub.flood import Flood
-from pubsub.message import OrderHeader, Publication
-from pubsub.ordering.order import Order
-from pubsub.router import App, Router
+from libweft.overlays.overlay import Overlay
+from libweft.peer.dispatch import receive
+from libweft.peer.fake import FakeEnv
+from libweft.peer.machine import Env, MessageId, Peer
+from libweft.peer.trace import DELIVER, RECEIVE
+from libweft.pubsub.flood import Flood
+from libweft.pubsub.message import OrderHeader, Publication
+from libweft.pubsub.ordering.order import Order
+from libweft.pubsub.router import App, Router
 from tests.pubsub.apps import Inbox
 
 

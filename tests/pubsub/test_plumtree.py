@@ -13,18 +13,18 @@ import trio
 from msgspec.structs import replace as replace_message
 from trio.testing import MockClock
 
-from overlays.overlay import Overlay
-from overlays.static import Static
-from peer.codec import msgpack
-from peer.dispatch import receive
-from peer.errors import PeerError, UsageError
-from peer.fake import FakeEnv, FakeWire, Traced
-from peer.latency import Uniform
-from peer.machine import MS, SECOND, Build, Env, Lane, Machine, Message, MessageId, Peer
-from peer.sim import Simulator
-from peer.trace import DELIVER, DUPLICATE, GRAFT, PRUNE, PUBLISH, RECEIVE, REJECT, Tracer
-from pubsub.message import Interest, OrderHeader, Publication, Verdict
-from pubsub.plumtree import (
+from libweft.overlays.overlay import Overlay
+from libweft.overlays.static import Static
+from libweft.peer.codec import msgpack
+from libweft.peer.dispatch import receive
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.fake import FakeEnv, FakeWire, Traced
+from libweft.peer.machine import MS, SECOND, Build, Env, Lane, Machine, Message, MessageId, Peer
+from libweft.peer.sim.latency import Uniform
+from libweft.peer.sim.simulator import Simulator
+from libweft.peer.trace import DELIVER, DUPLICATE, GRAFT, PRUNE, PUBLISH, RECEIVE, REJECT, Tracer
+from libweft.pubsub.message import Interest, OrderHeader, Publication, Verdict
+from libweft.pubsub.plumtree import (
     ANNOUNCERS,
     BURST,
     IDS,
@@ -41,8 +41,8 @@ from pubsub.plumtree import (
     Prune,
     Summary,
 )
-from pubsub.seen import TTL
-from pubsub.signing import Signing
+from libweft.pubsub.seen import TTL
+from libweft.pubsub.signing import Signing
 from tests.peer.live_world import JUMP_S, LiveWorld, identity
 
 DEFAULT = PlumtreeConfig(summary_every=10**9 * SECOND)  # no summary comes by itself

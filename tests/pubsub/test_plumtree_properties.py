@@ -12,14 +12,14 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from overlays.graphs import Edges, distances
-from overlays.static import Static
-from peer.dispatch import receive
-from peer.fake import FakeEnv, FakeWire, WireNode
-from peer.machine import SECOND, Build, Env, Machine, MessageId, Peer
-from peer.trace import DUPLICATE, RECEIVE
-from pubsub.message import Publication, weight
-from pubsub.plumtree import KNOWN, PROTOCOL, Gossip, Graft, Heard, IHave, Plumtree, PlumtreeConfig, Prune, Summary
+from libweft.overlays.graphs import Edges, distances
+from libweft.overlays.static import Static
+from libweft.peer.dispatch import receive
+from libweft.peer.fake import FakeEnv, FakeWire, WireNode
+from libweft.peer.machine import SECOND, Build, Env, Machine, MessageId, Peer
+from libweft.peer.trace import DUPLICATE, RECEIVE
+from libweft.pubsub.message import Publication, weight
+from libweft.pubsub.plumtree import KNOWN, PROTOCOL, Gossip, Graft, Heard, IHave, Plumtree, PlumtreeConfig, Prune, Summary
 from tests.pubsub.apps import Inbox
 
 QUIET = 40 * SECOND  # the longest delay of a redial after LONGEST, and the repair after it

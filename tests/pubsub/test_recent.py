@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pubsub.recent import BYTES, ENTRIES, Recent
+from libweft.pubsub.encoding_cache import BYTES, ENTRIES, Recent
 
 
 @given(st.lists(st.tuples(st.integers(0, 2_000), st.integers(0, BYTES + 1)), max_size=1_500))

@@ -11,14 +11,14 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.errors import PeerError, UsageError
-from peer.ids import Identity, KeyKind, PublicKey
-from peer.machine import EPOCH_BITS, Message, MessageId
-from peer.pb import rpc_pb2
-from pubsub.message import OrderHeader, Publication, weight
-from pubsub.recent import BYTES
-from pubsub.rpc import JOINED, MARK, PUBLICATIONS, RpcCodec, Subscriptions, sequence_number, unsigned
-from pubsub.signing import PREFIX, Signing
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.libp2p.ids import Identity, KeyKind, PublicKey
+from libweft.peer.libp2p.pb import rpc_pb2
+from libweft.peer.machine import EPOCH_BITS, Message, MessageId
+from libweft.pubsub.encoding_cache import BYTES
+from libweft.pubsub.message import OrderHeader, Publication, weight
+from libweft.pubsub.rpc import JOINED, MARK, PUBLICATIONS, RpcCodec, Subscriptions, sequence_number, unsigned
+from libweft.pubsub.signing import PREFIX, Signing
 
 AUTHOR = Identity.from_seed(bytes(31) + b"\x01")
 OTHER = Identity.from_seed(bytes(31) + b"\x02")

@@ -11,35 +11,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from bench.history import Recorder, fifo, integrity, tell
-from bench.run import run
-from bench.scenario import Churn, Scenario, Workload, command
-from overlays.overlay import Overlay
-from overlays.static import Static
-from overlays.vcube.cube import PLACES
-from overlays.vcube.machine import VCube
-from overlays.vcube.messages import Member, News
-from overlays.vcube.roll import Founders
-from peer.codec import msgpack
-from peer.dispatch import receive
-from peer.errors import PeerError, UsageError
-from peer.fake import FakeEnv, FakeWire
-from peer.faults import AnyFault, Crash, Duplicate, Loss, MassCrash, Partition, Reorder, Restart
-from peer.latency import Uniform
-from peer.machine import SECOND, Link, Machine, Message, MessageId, PeerInfo
-from peer.sim import Simulator
-from peer.trace import DUPLICATE, REJECT
-from pubsub import stacks
-from pubsub.claims import NUMBER
-from pubsub.message import Filter, OrderHeader, Publication, Verdict
-from pubsub.router import Router
-from pubsub.scribe import router as scribe
-from pubsub.scribe.channels import SOURCES, WINDOW, Inlets, Outlet
-from pubsub.scribe.config import BY_NUMBER, BrokerConfig, ScribeConfig
-from pubsub.scribe.messages import HOPS, Attached, Beat, Bequest, Down, Got, Join, Leave, Publish, Skip, Taken
-from pubsub.scribe.router import FOUND, LOOK, SETTLED, SrptB, SrptS
-from pubsub.scribe.routes import ByBroker
-from pubsub.scribe.tree import Kept
+from libweft.bench.runs.history import Recorder, fifo, integrity, tell
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Churn, Scenario, Workload, command
+from libweft.overlays.overlay import Overlay
+from libweft.overlays.static import Static
+from libweft.overlays.vcube.cube import PLACES
+from libweft.overlays.vcube.machine import VCube
+from libweft.overlays.vcube.members import Founders
+from libweft.overlays.vcube.messages import Member, News
+from libweft.peer.codec import msgpack
+from libweft.peer.dispatch import receive
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.fake import FakeEnv, FakeWire
+from libweft.peer.machine import SECOND, Link, Machine, Message, MessageId, PeerInfo
+from libweft.peer.sim.faults import AnyFault, Crash, Duplicate, Loss, MassCrash, Partition, Reorder, Restart
+from libweft.peer.sim.latency import Uniform
+from libweft.peer.sim.simulator import Simulator
+from libweft.peer.trace import DUPLICATE, REJECT
+from libweft.pubsub import stacks
+from libweft.pubsub.claims import NUMBER
+from libweft.pubsub.message import Filter, OrderHeader, Publication, Verdict
+from libweft.pubsub.router import Router
+from libweft.pubsub.scribe import router as scribe
+from libweft.pubsub.scribe.channels import SOURCES, WINDOW, Inlets, Outlet
+from libweft.pubsub.scribe.config import BY_NUMBER, BrokerConfig, ScribeConfig
+from libweft.pubsub.scribe.messages import HOPS, Attached, Beat, Bequest, Down, Got, Join, Leave, Publish, Skip, Taken
+from libweft.pubsub.scribe.router import FOUND, LOOK, SETTLED, SrptB, SrptS
+from libweft.pubsub.scribe.routes import ByBroker
+from libweft.pubsub.scribe.tree import Kept
 from tests.conftest import note_replay
 from tests.pubsub.apps import Inbox, Seal
 from tests.pubsub.scribe_desk import (

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from overlays.kademlia.config import KademliaConfig
-from overlays.kademlia.dht import Kademlia
-from overlays.kademlia.neighbors import KademliaNeighbors
-from overlays.kademlia.space import place_of, place_of_key
-from overlays.vcube.messages import Member, News
-from peer.dispatch import receive
-from peer.fake import FakeEnv
-from peer.machine import MessageId, PeerInfo
-from pubsub.message import Verdict
-from pubsub.scribe import router as scribe
-from pubsub.scribe.messages import Attached, Down, Join, Leave, Taken
-from pubsub.scribe.router import LOOK, SETTLED, SrptS
+from libweft.overlays.kademlia.config import KademliaConfig
+from libweft.overlays.kademlia.dht import Kademlia
+from libweft.overlays.kademlia.neighbors import KademliaNeighbors
+from libweft.overlays.kademlia.space import place_of, place_of_key
+from libweft.overlays.vcube.messages import Member, News
+from libweft.peer.dispatch import receive
+from libweft.peer.fake import FakeEnv
+from libweft.peer.machine import MessageId, PeerInfo
+from libweft.pubsub.message import Verdict
+from libweft.pubsub.scribe import router as scribe
+from libweft.pubsub.scribe.messages import Attached, Down, Join, Leave, Taken
+from libweft.pubsub.scribe.router import LOOK, SETTLED, SrptS
 from tests.pubsub.apps import Inbox
 from tests.pubsub.scribe_desk import REIGN, Desk, Judge, bequest, delivered, down, kinds, publish
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peer.machine import MessageId
-from pubsub.seen import LIMIT, TTL, Seen
+from libweft.peer.machine import MessageId
+from libweft.pubsub.seen import LIMIT, TTL, Seen
 
 Steps = list[tuple[int, int]]
 """Each is (time since the step before, number of the message)."""

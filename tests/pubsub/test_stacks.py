@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from bench.workload import Listener
-from overlays import graphs
-from overlays.static import Static
-from peer.errors import UsageError
-from peer.fake import FakeEnv
-from pubsub import stacks
-from pubsub.flood import PROTOCOL, Flood
-from pubsub.options import describe
+from libweft.bench.runs.workload import Listener
+from libweft.overlays import graphs
+from libweft.overlays.static import Static
+from libweft.peer.errors import UsageError
+from libweft.peer.fake import FakeEnv
+from libweft.pubsub import stacks
+from libweft.pubsub.flood import PROTOCOL, Flood
+from libweft.pubsub.options import describe
 
 
 def refusal(name: str, overlay: dict[str, Any] | None = None, router: dict[str, Any] | None = None) -> str:

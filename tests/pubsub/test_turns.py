@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 
-from pubsub import api, subscription
-from pubsub.api import PubSub
+from libweft.pubsub.live import api, subscription
+from libweft.pubsub.live.api import PubSub
 
 
 async def count(turns: list[None]) -> None:

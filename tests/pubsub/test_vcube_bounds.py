@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from overlays.claims import ID
-from overlays.vcube.cube import PLACES
-from overlays.vcube.machine import VCube
-from overlays.vcube.messages import Admitted, Member
-from overlays.vcube.roll import Founders
-from peer.codec import msgpack
-from peer.dispatch import receive
-from peer.fake import FakeEnv
-from peer.machine import Message, MessageId, PeerInfo
-from pubsub.claims import NUMBER
-from pubsub.message import Interest
-from pubsub.router import TOPIC
-from pubsub.vcube_pb.router import VCubePB
-from pubsub.vcube_ps import trees, views
-from pubsub.vcube_ps.messages import TOPICS, Ack, Standing, Sub, Told, Uns, fitting
-from pubsub.vcube_ps.router import VCubePS
-from pubsub.vcube_ps.trees import Trees
+from libweft.overlays.claims import ID
+from libweft.overlays.vcube.cube import PLACES
+from libweft.overlays.vcube.machine import VCube
+from libweft.overlays.vcube.members import Founders
+from libweft.overlays.vcube.messages import Admitted, Member
+from libweft.peer.codec import msgpack
+from libweft.peer.dispatch import receive
+from libweft.peer.fake import FakeEnv
+from libweft.peer.machine import Message, MessageId, PeerInfo
+from libweft.pubsub.claims import NUMBER
+from libweft.pubsub.message import Interest
+from libweft.pubsub.router import TOPIC
+from libweft.pubsub.vcube_pb.router import VCubePB
+from libweft.pubsub.vcube_ps import trees, views
+from libweft.pubsub.vcube_ps.messages import TOPICS, Ack, Standing, Sub, Told, Uns, fitting
+from libweft.pubsub.vcube_ps.router import VCubePS
+from libweft.pubsub.vcube_ps.trees import Trees
 from tests.pubsub.apps import Inbox
 
 KINDS = (VCubePS, VCubePB)
@@ -78,9 +78,7 @@ def test_who_is_alone_is_in_force_in_every_topic_that_it_subscribes_to_one_after
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_peer_leaves_room_for_the_standings_of_others(
-    monkeypatch: pytest.MonkeyPatch, kind: type[VCubePS | VCubePB]
-) -> None:
+def test_one_peer_leaves_room_for_the_standings_of_others(monkeypatch: pytest.MonkeyPatch, kind: type[VCubePS | VCubePB]) -> None:
     monkeypatch.setattr(views, "STANDINGS", 8)
     _, router = node(kind, 4, Inbox())
     said: list[Message] = [Told(((f"many{number}", 1, 1),)) for number in range(20)]

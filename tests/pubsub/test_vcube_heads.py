@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlays.vcube.cube import children, to_set
-from pubsub.vcube_ps import heads as module
-from pubsub.vcube_ps.heads import Heads
-from pubsub.vcube_ps.messages import Pub, Sub
+from libweft.overlays.vcube.cube import children, to_set
+from libweft.pubsub.vcube_ps import cluster_heads as module
+from libweft.pubsub.vcube_ps.cluster_heads import Heads
+from libweft.pubsub.vcube_ps.messages import Pub, Sub
 
 DIMENSION = 5
 sets = st.sets(st.integers(0, (1 << DIMENSION) - 1)).map(to_set)

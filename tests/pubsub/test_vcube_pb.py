@@ -11,37 +11,37 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from bench.run import run
-from bench.scenario import Churn, Scenario, Workload
-from overlays.static import Static
-from overlays.vcube.cube import DIMENSION
-from overlays.vcube.machine import VCube
-from overlays.vcube.messages import Member, News
-from overlays.vcube.roll import Census, Founders
-from peer.codec import msgpack
-from peer.dispatch import ask, receive
-from peer.errors import PeerError, UsageError
-from peer.fake import FakeEnv, FakeWire
-from peer.faults import MassCrash, Restart
-from peer.latency import Uniform
-from peer.machine import SECOND, Machine, Message, MessageId, Peer, PeerInfo
-from peer.sim import Simulator
-from peer.trace import DELIVER, JOINED
-from pubsub import stacks
-from pubsub.claims import NUMBER
-from pubsub.message import Filter, Publication, Verdict
-from pubsub.router import Router
-from pubsub.vcube_pb.config import VCubePBConfig
-from pubsub.vcube_pb.kept import Kept
-from pubsub.vcube_pb.messages import AskMissing, AskSince, Decline, Missing, Position, Since, Unreg
-from pubsub.vcube_pb.recovery import AGAIN, ASKS
-from pubsub.vcube_pb.router import VCubePB
-from pubsub.vcube_pb.streams import UNKNOWN, Streams
-from pubsub.vcube_ps import trees
-from pubsub.vcube_ps.config import WINDOW
-from pubsub.vcube_ps.messages import Ack, Pub, Reg, Standing, Sub, Told, Uns
-from pubsub.vcube_ps.streams import STREAMS, Item
-from pubsub.vcube_ps.trees import SETTLED, STIRRED
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Churn, Scenario, Workload
+from libweft.overlays.static import Static
+from libweft.overlays.vcube.cube import DIMENSION
+from libweft.overlays.vcube.machine import VCube
+from libweft.overlays.vcube.members import Census, Founders
+from libweft.overlays.vcube.messages import Member, News
+from libweft.peer.codec import msgpack
+from libweft.peer.dispatch import ask, receive
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.fake import FakeEnv, FakeWire
+from libweft.peer.machine import SECOND, Machine, Message, MessageId, Peer, PeerInfo
+from libweft.peer.sim.faults import MassCrash, Restart
+from libweft.peer.sim.latency import Uniform
+from libweft.peer.sim.simulator import Simulator
+from libweft.peer.trace import DELIVER, JOINED
+from libweft.pubsub import stacks
+from libweft.pubsub.claims import NUMBER
+from libweft.pubsub.message import Filter, Publication, Verdict
+from libweft.pubsub.router import Router
+from libweft.pubsub.vcube_pb.config import VCubePBConfig
+from libweft.pubsub.vcube_pb.message_cache import Kept
+from libweft.pubsub.vcube_pb.messages import AskMissing, AskSince, Decline, Missing, Position, Since, Unreg
+from libweft.pubsub.vcube_pb.recovery import AGAIN, ASKS
+from libweft.pubsub.vcube_pb.router import VCubePB
+from libweft.pubsub.vcube_pb.streams import UNKNOWN, Streams
+from libweft.pubsub.vcube_ps import trees
+from libweft.pubsub.vcube_ps.config import WINDOW
+from libweft.pubsub.vcube_ps.messages import Ack, Pub, Reg, Standing, Sub, Told, Uns
+from libweft.pubsub.vcube_ps.streams import STREAMS, Item
+from libweft.pubsub.vcube_ps.trees import SETTLED, STIRRED
 from tests.pubsub.apps import Inbox, Seal, sealed
 
 STACK = "vcube/vcube-pb"

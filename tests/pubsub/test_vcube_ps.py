@@ -11,33 +11,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from bench.run import build, run
-from bench.scenario import Churn, Scenario, Workload
-from bench.workload import Workload as Crowds
-from overlays.static import Static
-from overlays.vcube.cube import DIMENSION
-from overlays.vcube.machine import VCube
-from overlays.vcube.messages import Admitted, Member, News, Report
-from overlays.vcube.roll import Census, Founders
-from peer.codec import msgpack
-from peer.dispatch import ask, receive
-from peer.errors import PeerError, Refused, UsageError
-from peer.fake import FakeEnv, FakeWire
-from peer.faults import MassCrash
-from peer.latency import Uniform
-from peer.machine import SECOND, Machine, Message, MessageId, Peer, PeerInfo
-from peer.sim import Simulator
-from peer.trace import DUPLICATE, REJECT
-from pubsub import stacks
-from pubsub.claims import NUMBER
-from pubsub.message import Filter, Publication, Verdict
-from pubsub.router import Router
-from pubsub.vcube_ps import streams
-from pubsub.vcube_ps.config import WINDOW, VCubePSConfig
-from pubsub.vcube_ps.messages import Ack, AskFloor, Floor, Pub, Reg, Standing, Sub, Told, Uns
-from pubsub.vcube_ps.router import FLOORS, VCubePS
-from pubsub.vcube_ps.streams import Item, Streams
-from pubsub.vcube_ps.trees import RESTLESS, SETTLED, STIRRED
+from libweft.bench.runs.run import build, run
+from libweft.bench.runs.scenario import Churn, Scenario, Workload
+from libweft.bench.runs.workload import Workload as Crowds
+from libweft.overlays.static import Static
+from libweft.overlays.vcube.cube import DIMENSION
+from libweft.overlays.vcube.machine import VCube
+from libweft.overlays.vcube.members import Census, Founders
+from libweft.overlays.vcube.messages import Admitted, Member, News, Report
+from libweft.peer.codec import msgpack
+from libweft.peer.dispatch import ask, receive
+from libweft.peer.errors import PeerError, Refused, UsageError
+from libweft.peer.fake import FakeEnv, FakeWire
+from libweft.peer.machine import SECOND, Machine, Message, MessageId, Peer, PeerInfo
+from libweft.peer.sim.faults import MassCrash
+from libweft.peer.sim.latency import Uniform
+from libweft.peer.sim.simulator import Simulator
+from libweft.peer.trace import DUPLICATE, REJECT
+from libweft.pubsub import stacks
+from libweft.pubsub.claims import NUMBER
+from libweft.pubsub.message import Filter, Publication, Verdict
+from libweft.pubsub.router import Router
+from libweft.pubsub.vcube_ps import streams
+from libweft.pubsub.vcube_ps.config import WINDOW, VCubePSConfig
+from libweft.pubsub.vcube_ps.messages import Ack, AskFloor, Floor, Pub, Reg, Standing, Sub, Told, Uns
+from libweft.pubsub.vcube_ps.router import FLOORS, VCubePS
+from libweft.pubsub.vcube_ps.streams import Item, Streams
+from libweft.pubsub.vcube_ps.trees import RESTLESS, SETTLED, STIRRED
 from tests.pubsub.apps import Inbox, Seal, sealed
 
 GATE = VCubePSConfig(window=1)

@@ -13,13 +13,13 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from bench.history import Recorder
-from bench.run import run
-from bench.scenario import Churn, Network, Scenario, Workload, command
-from peer.faults import AnyFault, Crash, Partition
-from peer.latency import VCubePS
-from peer.machine import SECOND, MessageId, Peer
-from peer.trace import PUBLISH, RECEIVE, SEND
+from libweft.bench.runs.history import Recorder
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Churn, Network, Scenario, Workload, command
+from libweft.peer.machine import SECOND, MessageId, Peer
+from libweft.peer.sim.faults import AnyFault, Crash, Partition
+from libweft.peer.sim.latency import VCubePS
+from libweft.peer.trace import PUBLISH, RECEIVE, SEND
 from tests.conftest import note_replay
 
 NODES = (9, 12, 16)

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from bench.history import Recorder, Story, Violation, causal, complete, fifo, integrity, tell
-from bench.run import run
-from bench.scenario import Churn, Scenario, Workload, command
-from peer.faults import AnyFault, Duplicate, Loss, Reorder, Restart
-from peer.machine import MessageId, Peer
-from peer.trace import PUBLISH, REJECT
-from pubsub.ordering.causal import Causal
-from pubsub.ordering.group import Group
+from libweft.bench.runs.history import Recorder, Story, Violation, causal, complete, fifo, integrity, tell
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Churn, Scenario, Workload, command
+from libweft.peer.machine import MessageId, Peer
+from libweft.peer.sim.faults import AnyFault, Duplicate, Loss, Reorder, Restart
+from libweft.peer.trace import PUBLISH, REJECT
+from libweft.pubsub.ordering.causal import Causal
+from libweft.pubsub.ordering.group import Group
 from tests.conftest import note_replay
 
 ROUTERS = ("static/flood", "hyparview/plumtree", "hyparview/gossipsub")

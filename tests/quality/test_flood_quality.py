@@ -9,19 +9,19 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from bench import scenario as scenarios
-from bench.run import build, run
-from bench.scenario import Network, Scenario
-from bench.scenario import Workload as Work
-from bench.workload import Workload
-from overlays import graphs
-from peer import faults
-from peer.faults import MassCrash
-from peer.latency import Constant
-from peer.machine import MS, SECOND, MessageId, Peer
-from peer.sim import Simulator
-from peer.trace import DELIVER, NODE_DOWN, PUBLISH, Tracer
-from pubsub import stacks
+from libweft.bench.runs import scenario as scenarios
+from libweft.bench.runs.run import build, run
+from libweft.bench.runs.scenario import Network, Scenario
+from libweft.bench.runs.scenario import Workload as Work
+from libweft.bench.runs.workload import Workload
+from libweft.overlays import graphs
+from libweft.peer.machine import MS, SECOND, MessageId, Peer
+from libweft.peer.sim import faults
+from libweft.peer.sim.faults import MassCrash
+from libweft.peer.sim.latency import Constant
+from libweft.peer.sim.simulator import Simulator
+from libweft.peer.trace import DELIVER, NODE_DOWN, PUBLISH, Tracer
+from libweft.pubsub import stacks
 from tests.conftest import note_replay
 
 DEGREE = 5

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from bench.attacks import AnyAttack, Silent
-from bench.run import run
-from bench.scenario import Scenario, TraceSettings, Workload, command
-from peer.faults import Loss, MassCrash
-from peer.machine import SECOND
-from peer.sim import Simulator, stream
-from pubsub import stacks
-from pubsub.gossipsub.router import GossipSub
+from libweft.bench.runs.attacks import AnyAttack, Silent
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Scenario, TraceSettings, Workload, command
+from libweft.peer.machine import SECOND
+from libweft.peer.sim.faults import Loss, MassCrash
+from libweft.peer.sim.simulator import Simulator, stream
+from libweft.pubsub import stacks
+from libweft.pubsub.gossipsub.router import GossipSub
 from tests.conftest import note_replay
 from tests.pubsub.apps import Inbox
 

@@ -15,19 +15,19 @@ from typing import Any
 
 import pytest
 
-from bench import scenario as scenarios
-from bench.attacks import AnyAttack, GraftSpam, IHaveFlood, InvalidSpam, Silent
-from bench.run import build
-from bench.scenario import Options, Scenario, Workload
-from bench.sybils import Siege
-from bench.workload import Workload as Nodes
-from peer.latency import Uniform
-from peer.machine import MS, SECOND, Lane, MessageId, Peer
-from peer.sim import Simulator
-from peer.trace import DELIVER, PUBLISH, REJECT, SEND, Tracer
-from pubsub import stacks
-from pubsub.gossipsub.router import GossipSub
-from pubsub.gossipsub.score import Score
+from libweft.bench.runs import scenario as scenarios
+from libweft.bench.runs.attacks import AnyAttack, GraftSpam, IHaveFlood, InvalidSpam, Silent
+from libweft.bench.runs.run import build
+from libweft.bench.runs.scenario import Options, Scenario, Workload
+from libweft.bench.runs.sybils import Siege
+from libweft.bench.runs.workload import Workload as Nodes
+from libweft.peer.machine import MS, SECOND, Lane, MessageId, Peer
+from libweft.peer.sim.latency import Uniform
+from libweft.peer.sim.simulator import Simulator
+from libweft.peer.trace import DELIVER, PUBLISH, REJECT, SEND, Tracer
+from libweft.pubsub import stacks
+from libweft.pubsub.gossipsub.router import GossipSub
+from libweft.pubsub.gossipsub.score import Score
 from tests.conftest import note_replay
 
 pytestmark = pytest.mark.slow

@@ -16,21 +16,34 @@ from typing import Any
 
 import pytest
 
-from bench.attacks import INVALID, Attack
-from bench.sybils import Part, Sybil
-from peer.latency import Uniform
-from peer.machine import MS, SECOND, Env, Link, MessageId, Peer, PeerInfo
-from peer.sim import SimNode, Simulator, stream
-from pubsub import seen, stacks
-from pubsub.gossipsub import backoff, contacts, deliveries, filters, fresh, gossip, mcache, mesh, promises, score
-from pubsub.gossipsub.config import GossipSubConfig
-from pubsub.gossipsub.gater import GaterConfig
-from pubsub.gossipsub.ids import go
-from pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned
-from pubsub.gossipsub.router import GossipSub
-from pubsub.message import Interest, Publication, Verdict
-from pubsub.router import Router
-from pubsub.rpc import Subscriptions
+from libweft.bench.runs.attacks import INVALID, Attack
+from libweft.bench.runs.sybils import Part, Sybil
+from libweft.peer.machine import MS, SECOND, Env, Link, MessageId, Peer, PeerInfo
+from libweft.peer.sim.latency import Uniform
+from libweft.peer.sim.simulator import SimNode, Simulator, stream
+from libweft.pubsub import seen, stacks
+from libweft.pubsub.gossipsub import (
+    backoff,
+    contacts,
+    deliveries,
+    filters,
+    gossip,
+    mcache,
+    mesh,
+    promises,
+    score,
+)
+from libweft.pubsub.gossipsub import (
+    recent_publishes as fresh,
+)
+from libweft.pubsub.gossipsub.config import GossipSubConfig
+from libweft.pubsub.gossipsub.gater import GaterConfig
+from libweft.pubsub.gossipsub.ids import go
+from libweft.pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned
+from libweft.pubsub.gossipsub.router import GossipSub
+from libweft.pubsub.message import Interest, Publication, Verdict
+from libweft.pubsub.router import Router
+from libweft.pubsub.rpc import Subscriptions
 from tests.conftest import note_replay
 
 pytestmark = pytest.mark.slow
@@ -160,7 +173,7 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 @cache
 def _is_own(kind: type) -> bool:
-    return kind.__module__.startswith(("pubsub.gossipsub", "pubsub.seen"))
+    return kind.__module__.startswith(("libweft.pubsub.gossipsub", "libweft.pubsub.seen"))
 
 
 @cache

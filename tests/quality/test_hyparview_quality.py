@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from overlays import graphs
-from overlays.hyparview import HyParView, HyParViewConfig
-from peer import faults
-from peer.machine import MS, SECOND, Peer
-from peer.sim import Simulator
-from peer.trace import NEIGHBOR_DOWN, NEIGHBOR_UP, NODE_DOWN, NODE_UP, Tracer
+from libweft.overlays import graphs
+from libweft.overlays.hyparview import HyParView, HyParViewConfig
+from libweft.peer.machine import MS, SECOND, Peer
+from libweft.peer.sim import faults
+from libweft.peer.sim.simulator import Simulator
+from libweft.peer.trace import NEIGHBOR_DOWN, NEIGHBOR_UP, NODE_DOWN, NODE_UP, Tracer
 
 pytestmark = pytest.mark.slow
 

@@ -15,13 +15,13 @@ import pyarrow.parquet
 import pytest
 from msgspec.structs import replace
 
-from bench.lookups import MINUTE, PATHS, Field, summary
-from bench.run import run
-from bench.scenario import Churn, Scenario, TraceSettings, Workload, command
-from overlays.kademlia.config import KademliaConfig
-from overlays.kademlia.space import place_of, place_of_key
-from peer.faults import AnyFault, Loss, MassCrash
-from peer.machine import SECOND
+from libweft.bench.perf.lookups import MINUTE, PATHS, Field, summary
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Churn, Scenario, TraceSettings, Workload, command
+from libweft.overlays.kademlia.config import KademliaConfig
+from libweft.overlays.kademlia.space import place_of, place_of_key
+from libweft.peer.machine import SECOND
+from libweft.peer.sim.faults import AnyFault, Loss, MassCrash
 from tests.conftest import note_replay
 
 pytestmark = pytest.mark.slow

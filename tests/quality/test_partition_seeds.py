@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import pyarrow.parquet
 import pytest
 
-from bench.run import run
-from bench.scenario import Network, Scenario, TraceSettings, Workload, command
-from peer.faults import AnyFault, Duplicate, Loss, MassCrash, Partition, Reorder
-from peer.machine import SECOND
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Network, Scenario, TraceSettings, Workload, command
+from libweft.peer.machine import SECOND
+from libweft.peer.sim.faults import AnyFault, Duplicate, Loss, MassCrash, Partition, Reorder
 from tests.conftest import note_replay
 
 pytestmark = pytest.mark.slow

@@ -13,20 +13,20 @@ from typing import Any
 
 import pytest
 
-from bench.run import run as run_scenario
-from bench.scenario import Scenario, Workload, command
-from bench.workload import Listener
-from overlays import graphs
-from overlays.hyparview import HyParView
-from overlays.overlay import Overlay
-from overlays.static import Static
-from peer import faults
-from peer.faults import AnyFault, Loss, MassCrash, Partition
-from peer.latency import Uniform
-from peer.machine import SECOND, Build, Env, Lane, Machine, MessageId, Peer
-from peer.sim import Simulator
-from peer.trace import DELIVER, DUPLICATE, GRAFT, NODE_DOWN, PUBLISH, SEND, Tracer
-from pubsub.plumtree import PROTOCOL, Plumtree, PlumtreeConfig
+from libweft.bench.runs.run import run as run_scenario
+from libweft.bench.runs.scenario import Scenario, Workload, command
+from libweft.bench.runs.workload import Listener
+from libweft.overlays import graphs
+from libweft.overlays.hyparview import HyParView
+from libweft.overlays.overlay import Overlay
+from libweft.overlays.static import Static
+from libweft.peer.machine import SECOND, Build, Env, Lane, Machine, MessageId, Peer
+from libweft.peer.sim import faults
+from libweft.peer.sim.faults import AnyFault, Loss, MassCrash, Partition
+from libweft.peer.sim.latency import Uniform
+from libweft.peer.sim.simulator import Simulator
+from libweft.peer.trace import DELIVER, DUPLICATE, GRAFT, NODE_DOWN, PUBLISH, SEND, Tracer
+from libweft.pubsub.plumtree import PROTOCOL, Plumtree, PlumtreeConfig
 from tests.conftest import note_replay
 
 pytestmark = pytest.mark.slow

@@ -23,7 +23,7 @@ def weft(line: str, hash_seed: str = "0") -> dict[str, Any]:
     """The figures that a fresh process prints as its last line."""
     note_replay(f"PYTHONHASHSEED={hash_seed} weft {line}")
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-    words = [sys.executable, "-m", "bench", *shlex.split(line)]
+    words = [sys.executable, "-m", "libweft", *shlex.split(line)]
     done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bench.run import run
-from bench.scenario import Churn, Scenario, Workload, command
-from peer.faults import Crash, Loss, MassCrash
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Churn, Scenario, Workload, command
+from libweft.peer.sim.faults import Crash, Loss, MassCrash
 from tests.conftest import note_replay
 
 pytestmark = pytest.mark.slow
@@ -42,7 +42,5 @@ def test_survivors_of_a_crash_of_a_fifth_are_reached_though_copies_are_lost(stac
 
 def test_the_roots_of_many_topics_are_many_and_the_crash_of_one_costs_its_topics_alone() -> None:
     work = Workload(topics=20, interests=5, messages=200, rate=20.0)
-    found = judged(
-        stack="vcube/srpt-s", nodes=NODES, window=40.0, overlay={"start": "order"}, faults=(ONE,), workload=work
-    )
+    found = judged(stack="vcube/srpt-s", nodes=NODES, window=40.0, overlay={"start": "order"}, faults=(ONE,), workload=work)
     assert found["reliability"] > 0.99  # type: ignore[operator]

@@ -15,10 +15,10 @@ import msgspec
 import pyarrow.parquet
 import pytest
 
-from bench.run import run
-from bench.scenario import Scenario, TraceSettings, Workload, command
-from overlays.hyparview import HyParViewConfig
-from peer.faults import AnyFault, Crash, Duplicate, Loss, Partition, Reorder
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Scenario, TraceSettings, Workload, command
+from libweft.overlays.hyparview import HyParViewConfig
+from libweft.peer.sim.faults import AnyFault, Crash, Duplicate, Loss, Partition, Reorder
 from tests.conftest import note_replay
 
 pytestmark = pytest.mark.slow

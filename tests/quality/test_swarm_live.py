@@ -20,9 +20,10 @@ from typing import Any
 import pytest
 import trio
 
-from bench import swarm, swarm_live
-from bench.cli import main
-from bench.swarm_plan import QUICK, SwarmConfig, draw
+from libweft.__main__ import main
+from libweft.bench.perf.swarm import live as swarm_live
+from libweft.bench.perf.swarm import measure as swarm
+from libweft.bench.perf.swarm.plan import QUICK, SwarmConfig, draw
 
 pytestmark = pytest.mark.slow
 
@@ -30,8 +31,8 @@ DEADLINE_S = 120.0
 TINY = SwarmConfig(peers=8, senders=3, rate=4.0, seconds=5.0, killed=2, joining=1, processes=2, seed=2, step=0.0)
 
 FAULTY = """
-import bench.swarm_process as process
-from bench.swarm_plan import HEAD, Tally
+from libweft.bench.perf.swarm import process
+from libweft.bench.perf.swarm.plan import HEAD, Tally
 
 note = Tally.note
 
@@ -50,10 +51,11 @@ process.main()
 
 TELLING = """
 from contextlib import nullcontext
-from bench import cli
+from libweft.__main__ import main
+from libweft.bench.cli import perf
 
-cli.progress = lambda quiet: nullcontext(lambda share, word: print(word, flush=True))
-raise SystemExit(cli.main(["bench", "swarm", "--quick"]))
+perf.progress = lambda quiet: nullcontext(lambda share, word: print(word, flush=True))
+raise SystemExit(main(["bench", "swarm", "--quick"]))
 """
 
 

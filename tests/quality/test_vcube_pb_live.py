@@ -12,10 +12,22 @@ from typing import Any
 import pytest
 import trio
 
-from bench.history import Event, Recorder, Story, Subscription, Violation, agreement, causal, fifo, integrity, tell, validity
-from peer.trace import DELIVER, NODE_DOWN, PUBLISH, Tracer
-from pubsub import api
-from pubsub.api import PubSub
+from libweft.bench.runs.history import (
+    Event,
+    Recorder,
+    Story,
+    Subscription,
+    Violation,
+    agreement,
+    causal,
+    fifo,
+    integrity,
+    tell,
+    validity,
+)
+from libweft.peer.trace import DELIVER, NODE_DOWN, PUBLISH, Tracer
+from libweft.pubsub.live import api
+from libweft.pubsub.live.api import PubSub
 
 pytestmark = pytest.mark.slow
 

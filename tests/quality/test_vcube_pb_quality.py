@@ -14,18 +14,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bench.history import Story, agreement, causal, fifo, integrity, tell, validity
-from bench.run import run
-from bench.scenario import Scenario
-from pubsub.ordering.causal import Causal
-from pubsub.ordering.group import Group
-from pubsub.vcube_pb.broadcast import ReliableBroadcasts
-from pubsub.vcube_pb.kept import Kept
-from pubsub.vcube_pb.recovery import Recovery
-from pubsub.vcube_pb.router import VCubePB
-from pubsub.vcube_ps.broadcast import Task
-from pubsub.vcube_ps.messages import Pub
-from pubsub.vcube_ps.streams import Item
+from libweft.bench.runs.history import Story, agreement, causal, fifo, integrity, tell, validity
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Scenario
+from libweft.pubsub.ordering.causal import Causal
+from libweft.pubsub.ordering.group import Group
+from libweft.pubsub.vcube_pb.broadcast import ReliableBroadcasts
+from libweft.pubsub.vcube_pb.message_cache import Kept
+from libweft.pubsub.vcube_pb.recovery import Recovery
+from libweft.pubsub.vcube_pb.router import VCubePB
+from libweft.pubsub.vcube_ps.broadcast import Task
+from libweft.pubsub.vcube_ps.messages import Pub
+from libweft.pubsub.vcube_ps.streams import Item
 from tests.quality.crashes import parted, played, scene
 
 SEEDS = int(os.environ.get("WEFT_SEEDS", "60"))

@@ -16,13 +16,13 @@ from typing import NamedTuple, TypeAlias
 
 import pytest
 
-from overlays import graphs
-from overlays.hyparview import HyParView
-from overlays.xbot import XBot, XBotConfig
-from peer.latency import Matrix, Model, Uniform
-from peer.machine import MS, SECOND, Env, Peer
-from peer.sim import Simulator
-from peer.trace import Tracer
+from libweft.overlays import graphs
+from libweft.overlays.hyparview import HyParView
+from libweft.overlays.xbot import XBot, XBotConfig
+from libweft.peer.machine import MS, SECOND, Env, Peer
+from libweft.peer.sim.latency import Matrix, Model, Uniform
+from libweft.peer.sim.simulator import Simulator
+from libweft.peer.trace import Tracer
 from tests.quality.test_hyparview_quality import Overlay
 
 pytestmark = pytest.mark.slow

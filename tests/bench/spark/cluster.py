@@ -22,7 +22,7 @@ from threading import Condition, Thread
 
 import pyspark
 
-from bench.spark.session import QUICKLY, find_java, shim
+from libweft.bench.spark.session import QUICKLY, find_java, shim
 
 ROOT = Path(__file__).parents[3]
 SPARK = Path(pyspark.__file__).parent
@@ -94,7 +94,6 @@ class Cluster:
             "SPARK_HOME": str(SPARK),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": str(ROOT),
         }
 
     def start(self, name: str, *words: str, memory: str = "256m") -> Daemon:

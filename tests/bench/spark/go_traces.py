@@ -23,8 +23,8 @@ from typing import Any
 
 from google.protobuf import json_format
 
-from peer.frame import frame
-from peer.pb.trace_pb2 import TraceEvent
+from libweft.peer.libp2p.frame import frame
+from libweft.peer.libp2p.pb.trace_pb2 import TraceEvent
 
 Event = dict[str, Any]
 

@@ -24,9 +24,9 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from bench.spark.traces import MESSAGES, ROWS, Run, Traces
-from peer.machine import SECOND, Lane, MessageId
-from peer.trace import (
+from libweft.bench.spark.traces import MESSAGES, ROWS, Run, Traces
+from libweft.peer.machine import SECOND, Lane, MessageId
+from libweft.peer.trace import (
     DELIVER,
     DROP,
     DUPLICATE,

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from pyspark.sql import SparkSession
 
-from bench.counters import Counters
-from bench.spark import analysis
-from bench.spark.traces import Traces
-from peer.machine import SECOND, Lane
-from peer.trace import DELIVER, DROP, JOIN, JOINED, LEAVE, NODE_DOWN, PUBLISH, QUEUE, RECEIVE, SEND
+from libweft.bench.runs.counters import Counters
+from libweft.bench.spark import analysis
+from libweft.bench.spark.traces import Traces
+from libweft.peer.machine import SECOND, Lane
+from libweft.peer.trace import DELIVER, DROP, JOIN, JOINED, LEAVE, NODE_DOWN, PUBLISH, QUEUE, RECEIVE, SEND
 from tests.bench.spark.oracle import Oracle, Origin, Row, Verdict, counted, counted_ms, spread
 from tests.bench.spark.random_traces import Case, cases, drawn, side_by_side
 

@@ -15,14 +15,15 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-import bench.run
-from bench import cli, demo
-from bench.run import run
-from bench.scenario import Churn, Network, Scenario, TraceSettings, Workload, command
-from bench.spark.analysis import analyze
-from bench.spark.generate import Generator
-from peer.faults import Loss, MassCrash, Restart
-from peer.machine import SECOND
+from libweft.__main__ import main
+from libweft.bench.cli import demo
+from libweft.bench.runs import run as run_module
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Churn, Network, Scenario, TraceSettings, Workload, command
+from libweft.bench.spark.analysis import analyze
+from libweft.bench.spark.generate import Generator
+from libweft.peer.machine import SECOND
+from libweft.peer.sim.faults import Loss, MassCrash, Restart
 from tests.conftest import note_replay
 
 CALM = Scenario(nodes=60, workload=Workload(messages=10))
@@ -142,10 +143,10 @@ def weft(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     def shared(*_: object, **__: object) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr("bench.spark.session.spark_session", shared)
+    monkeypatch.setattr("libweft.bench.spark.session.spark_session", shared)
 
     def call(*words: object) -> tuple[int, str, str]:
-        status = cli.main([str(word) for word in words])
+        status = main([str(word) for word in words])
         return status, *capsys.readouterr()
 
     return call
@@ -154,7 +155,7 @@ def weft(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 @pytest.fixture
 def analysed(analysis: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands get the one analysis that there is."""
-    monkeypatch.setattr("bench.spark.analysis.analyze", lambda *_, **__: analysis)
+    monkeypatch.setattr("libweft.bench.spark.analysis.analyze", lambda *_, **__: analysis)
 
 
 @pytest.mark.usefixtures("analysed")
@@ -209,7 +210,7 @@ def test_the_demo_needs_no_counters(weft: Callable[..., Any], monkeypatch: pytes
     def broken(*_: object) -> None:
         raise AssertionError("the demo asked the counters")
 
-    monkeypatch.setattr(bench.run, "Counters", broken)
+    monkeypatch.setattr(run_module, "Counters", broken)
     monkeypatch.setattr(demo, "NODES", 30)
     monkeypatch.setattr(demo, "WEATHER", dict(list(demo.WEATHER.items())[:2]))
     status, out, _ = weft("demo", "--report", tmp_path / "demo.html")
@@ -223,7 +224,7 @@ def test_a_trace_larger_than_the_heap_is_analysed(tmp_path: Path) -> None:
     """Ten million rows of some ninety bytes, where Spark may use less than half of the gigabyte."""
     rows = Generator(seed=3).write(tmp_path / "large", 10_000_000)
     words = ["analyze", str(tmp_path / "large"), "--json", "--no-graph", "--memory", "1g"]
-    done = subprocess.run([sys.executable, "-m", "bench", *words], capture_output=True, text=True, check=False, env=os.environ)
+    done = subprocess.run([sys.executable, "-m", "libweft", *words], capture_output=True, text=True, check=False, env=os.environ)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["rows"] == rows

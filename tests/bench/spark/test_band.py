@@ -9,10 +9,10 @@ from statistics import mean, stdev
 import pytest
 from pyspark.sql import SparkSession
 
-from bench.spark.band import bands
-from bench.spark.delivery import NORMAL_95
-from bench.spark.gather import DELIVERY, RECEPTION
-from bench.spark.spread import BINS
+from libweft.bench.spark.band import bands
+from libweft.bench.spark.delivery import NORMAL_95
+from libweft.bench.spark.distributions import BINS
+from libweft.bench.spark.gather import DELIVERY, RECEPTION
 
 COLUMNS = "run int, number long, delivered long, received long, member boolean"
 SPREADS = "run int, what int, max long"

@@ -18,14 +18,14 @@ import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from bench.kept import Kept
-from bench.run import run
-from bench.scenario import Scenario, Workload, command
-from bench.spark.analysis import analyze
-from bench.spark.tasks import SparkExecutor
-from bench.sweep import sweep
-from bench.sweep_plan import plan_of
-from peer.faults import MassCrash
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Scenario, Workload, command
+from libweft.bench.spark.analysis import analyze
+from libweft.bench.spark.tasks import SparkExecutor
+from libweft.bench.sweep.execution import sweep
+from libweft.bench.sweep.plan import plan_of
+from libweft.bench.sweep.run_cache import Kept
+from libweft.peer.sim.faults import MassCrash
 from tests.bench.spark.cluster import ROOT, Cluster, standalone
 from tests.conftest import note_replay
 
@@ -70,7 +70,7 @@ def embedded(spark: SparkSession, traces: Path) -> dict[str, Any]:
 
 def weft(cluster: Cluster, *words: str) -> dict[str, Any]:
     """A command that is to work; it takes little memory, and its driver listens on loopback alone."""
-    words = (sys.executable, "-m", "bench", *words, "--json")
+    words = (sys.executable, "-m", "libweft", *words, "--json")
     done = subprocess.run(words, cwd=ROOT, env=cluster.environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))

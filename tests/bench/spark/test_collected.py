@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,15 +13,15 @@ from pathlib import Path
 import trio
 from pyspark.sql import SparkSession
 
-from bench.spark.analysis import figures
-from bench.spark.traces import look_over
-from peer.collect.account import Standing
-from peer.collect.clock import Offset
-from peer.collect.folder import Entry, Folder
-from peer.ids import Identity
-from peer.trace import JOINED, Row, read_rows
-from pubsub.api import PubSub, PubSubConfig
-from pubsub.subscription import Subscription
+from libweft.bench.spark.analysis import figures
+from libweft.bench.spark.traces import look_over
+from libweft.peer.libp2p.ids import Identity
+from libweft.peer.live.collect.account import Standing
+from libweft.peer.live.collect.clock import Offset
+from libweft.peer.live.collect.folder import Entry, Folder
+from libweft.peer.trace import JOINED, Row, read_rows
+from libweft.pubsub.live.api import PubSub, PubSubConfig
+from libweft.pubsub.live.subscription import Subscription
 from tests.peer.test_host import FOUR
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -32,8 +31,8 @@ DEADLINE_S = 120
 @asynccontextmanager
 async def collector(folder: Path, key: Path, listen: str = FOUR) -> AsyncIterator[tuple[trio.Process, str]]:
     """A process of its own, and its address; it is killed at the end if it still runs."""
-    command = [sys.executable, "-m", "bench", "collect", str(folder), "--json", "--listen", listen, "--key", str(key)]
-    process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    command = [sys.executable, "-m", "libweft", "collect", str(folder), "--json", "--listen", listen, "--key", str(key)]
+    process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         said = b""

@@ -15,14 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from bench.run import run
-from bench.scenario import Churn, Network, Scenario, Workload
-from bench.spark import analysis, duck, generate, speed
-from bench.spark.generate import Generator
-from bench.spark.traces import MESSAGES, ROWS, Run, Traces, look_over
-from peer.errors import UsageError, WeftError
-from peer.faults import Loss, MassCrash
-from peer.machine import SECOND
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Churn, Network, Scenario, Workload
+from libweft.bench.spark import analysis, duck, generate, speed
+from libweft.bench.spark.generate import Generator
+from libweft.bench.spark.traces import MESSAGES, ROWS, Run, Traces, look_over
+from libweft.peer.errors import UsageError, WeftError
+from libweft.peer.machine import SECOND
+from libweft.peer.sim.faults import Loss, MassCrash
 from tests.bench.spark.random_traces import ARROW, Case, drawn
 from tests.bench.spark.test_agreement import KEYS, backwards, disagreements, of_oracle
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -18,13 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from bench import cli
-from bench.run import run
-from bench.scenario import Scenario, Workload
-from bench.spark.follow import Follower, View, compacted, following, reduced, window_figures
-from bench.spark.traces import ROWS
-from peer.machine import SECOND, MessageId
-from peer.trace import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, SEND, Tracer
+from libweft.__main__ import main
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Scenario, Workload
+from libweft.bench.spark.follow import Follower, View, compacted, following, reduced, window_figures
+from libweft.bench.spark.traces import ROWS
+from libweft.peer.machine import SECOND, MessageId
+from libweft.peer.trace import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, SEND, Tracer
 
 ROOT = Path(__file__).resolve().parents[3]
 DEADLINE_S = 120
@@ -149,7 +148,7 @@ def test_a_time_of_the_far_future_moves_nothing_and_late_rows_are_counted(spark:
     ],
 )
 def test_what_cannot_be_followed_is_one_line(words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["analyze", *words]) == 2
+    assert main(["analyze", *words]) == 2
     assert complaint in capsys.readouterr().err
 
 
@@ -157,10 +156,9 @@ def test_what_cannot_be_followed_is_one_line(words: list[str], complaint: str, c
 def test_an_interrupt_ends_the_command_cleanly(tmp_path: Path) -> None:
     traced(tmp_path / "run", at(1, 0, PUBLISH, 1))
     report = tmp_path / "live.html"
-    command = [sys.executable, "-m", "bench", "analyze", "--follow", "--json", "--memory", "1g"]
+    command = [sys.executable, "-m", "libweft", "analyze", "--follow", "--json", "--memory", "1g"]
     command += ["--report", str(report), str(tmp_path)]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         while not json.loads(process.stdout.readline()).get("messages"):
             pass

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 import trio
 
-from pubsub.api import PubSub, PubSubConfig
-from pubsub.subscription import Subscription
+from libweft.pubsub.live.api import PubSub, PubSubConfig
+from libweft.pubsub.live.subscription import Subscription
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +43,7 @@ class Program:
     @asynccontextmanager
     async def run(cls, errors: Path, *words: object) -> AsyncIterator[Program]:
         with errors.open("ab") as stderr:
-            command = [sys.executable, "-m", "bench", *map(str, words), "--json"]
+            command = [sys.executable, "-m", "libweft", *map(str, words), "--json"]
             process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, stderr=stderr)
         program = cls(process, errors)
         try:

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from bench.run import run
-from bench.scenario import Scenario, Workload
-from bench.spark import latency
-from bench.spark.analysis import figures
-from peer.faults import Reorder
-from peer.machine import Lane, MessageId, Peer
-from peer.trace import message_key
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Scenario, Workload
+from libweft.bench.spark import latency
+from libweft.bench.spark.analysis import figures
+from libweft.peer.machine import Lane, MessageId, Peer
+from libweft.peer.sim.faults import Reorder
+from libweft.peer.trace import message_key
 
 
 class Heard:

@@ -20,10 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from bench.history import Event, causal, fifo, gapless, tell
-from bench.spark import facts, order
-from peer.machine import MessageId
-from peer.trace import DELIVER, JOINED, PUBLISH, message_key
+from libweft.bench.runs.history import Event, causal, fifo, gapless, tell
+from libweft.bench.spark import facts, order
+from libweft.peer.machine import MessageId
+from libweft.peer.trace import DELIVER, JOINED, PUBLISH, message_key
 from tests.bench.spark.oracle import Origin, Row
 from tests.bench.spark.random_traces import Case, side_by_side
 

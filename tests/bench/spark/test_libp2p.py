@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from bench import cli
-from bench.run import run
-from bench.scenario import Scenario, Workload
-from bench.spark import libp2p
-from bench.spark.analysis import analyze, figures
-from bench.spark.libp2p import PubsubTraces, Told, completed, hops_of
-from bench.spark.sources import load_runs, sources_of
-from peer.errors import UsageError
-from peer.trace import node_key
+from libweft.__main__ import main
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Scenario, Workload
+from libweft.bench.spark import libp2p
+from libweft.bench.spark.analysis import analyze, figures
+from libweft.bench.spark.libp2p import PubsubTraces, Told, completed, hops_of
+from libweft.bench.spark.sources import load_runs, sources_of
+from libweft.peer.errors import UsageError
+from libweft.peer.trace import node_key
 from tests.bench.spark import go_traces as go
 from tests.bench.spark.go_traces import BEGIN, FORMS, NEWS, SMALL, A, B, C, D, as_json, written
 
@@ -195,7 +195,7 @@ def test_a_folder_of_weft_is_weft_whatever_lies_beside_it(tmp_path: Path) -> Non
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["analyze", str(tmp_path / "none.json")]) == 2
+    assert main(["analyze", str(tmp_path / "none.json")]) == 2
     assert "none.json: there is no such file or folder" in capsys.readouterr().err
 
 
@@ -235,5 +235,3 @@ def test_hops_follow_the_copy_that_is_delivered() -> None:
 def test_ones_own_message_that_comes_back_is_no_reception() -> None:
     assert [row[3] for row in completed([told(1, 5, "publish"), told(1, 7, "arrival", 2)])] == ["publish"]
     assert [row[3] for row in completed([told(1, 5, "deliver", 1)])] == ["deliver"], "its publish may be lost"
-
-

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from bench.papers.vcube_pb_setting import Point, scenario
-from bench.run import run
-from bench.spark.analysis import figures
-from peer.machine import MessageId, Peer
-from peer.trace import DELIVER, PUBLISH, RECEIVE
+from libweft.bench.papers.vcube_pb_setting import Point, scenario
+from libweft.bench.runs.run import run
+from libweft.bench.spark.analysis import figures
+from libweft.peer.machine import MessageId, Peer
+from libweft.peer.trace import DELIVER, PUBLISH, RECEIVE
 
 
 class Held:

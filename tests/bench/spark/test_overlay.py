@@ -17,8 +17,8 @@ from unittest.mock import Mock
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from bench.spark import overlay
-from peer.errors import UsageError
+from libweft.bench.spark import overlay
+from libweft.peer.errors import UsageError
 
 SCHEMA = "run int, t long, node long, kind string, peer long"
 COLUMNS = (

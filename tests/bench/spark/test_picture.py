@@ -11,18 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from bench.run import run
-from bench.scenario import Scenario, TraceSettings, Workload
-from bench.spark import picture
-from bench.spark.gather import Facts, gathered
-from bench.spark.traces import load_traces
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Scenario, TraceSettings, Workload
+from libweft.bench.spark import picture
+from libweft.bench.spark.gather import Facts, gathered
+from libweft.bench.spark.traces import load_traces
 
 FEW = ("publish", "deliver", "joined", "leave", "node_down", "send")
 RUNS = {
     "flood": Scenario(nodes=30, workload=Workload(messages=7)),
-    "full": Scenario(
-        stack="hyparview/plumtree", nodes=30, workload=Workload(messages=5), trace=TraceSettings(level="full")
-    ),
+    "full": Scenario(stack="hyparview/plumtree", nodes=30, workload=Workload(messages=5), trace=TraceSettings(level="full")),
     "few kinds": Scenario(nodes=10, trace=TraceSettings(kinds=FEW)),
     "silent": Scenario(nodes=10, workload=Workload(messages=0)),
 }

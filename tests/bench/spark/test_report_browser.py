@@ -9,11 +9,11 @@ import pytest
 import trio
 from pyspark.sql import SparkSession
 
-from bench import report
-from bench.report.live import History
-from bench.run import run
-from bench.scenario import Scenario, Workload
-from bench.spark.analysis import analyze
+from libweft.bench import report
+from libweft.bench.report.live import History
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Scenario, Workload
+from libweft.bench.spark.analysis import analyze
 from tests.bench.test_report_live import figures
 from tests.bench.test_report_sweep import swept
 from tests.examples.devtools import Browser, Page, open_browser

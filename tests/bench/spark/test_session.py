@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from bench.spark import session
-from bench.spark.session import find_java, spark_session
-from peer.errors import UsageError, WeftError
+from libweft.bench.spark import session
+from libweft.bench.spark.session import find_java, spark_session
+from libweft.peer.errors import UsageError, WeftError
 
 
 def fake_java(folder: Path, says: str) -> Path:
@@ -86,7 +86,9 @@ def test_a_strange_master_is_refused_before_anything_starts(master: str) -> None
         pass
 
 
-@pytest.mark.parametrize("form", ["spark://127.0.0.1:{port}", "spark://127.0.0.1:{port},127.0.0.1:{port}", "sc://127.0.0.1:{port}/;x=1"])
+@pytest.mark.parametrize(
+    "form", ["spark://127.0.0.1:{port}", "spark://127.0.0.1:{port},127.0.0.1:{port}", "sc://127.0.0.1:{port}/;x=1"]
+)
 def test_a_master_that_nobody_runs_is_told_at_once_and_what_to_do(form: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         master = form.format(port=free.getsockname()[1])
@@ -99,7 +101,10 @@ def test_a_master_that_nobody_runs_is_told_at_once_and_what_to_do(form: str) -> 
 
 
 def test_a_port_that_is_no_number_is_told() -> None:
-    with pytest.raises(WeftError, match=r"no Spark answers at spark://here:there \(Port could not"), spark_session("spark://here:there"):
+    with (
+        pytest.raises(WeftError, match=r"no Spark answers at spark://here:there \(Port could not"),
+        spark_session("spark://here:there"),
+    ):
         pass
 
 
@@ -124,7 +129,7 @@ def test_spark_remote_is_used_when_no_master_is_named(monkeypatch: pytest.Monkey
 
 def test_without_pyspark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install 'weft\[spark\]'"), spark_session():
+    with pytest.raises(UsageError, match=r"pip install 'libweft\[spark\]'"), spark_session():
         pass
 
 
@@ -158,9 +163,8 @@ case "$1" in -version) echo 'openjdk version "17"' >&2;; *) echo 'Error: it is b
 """
     broken.write_text(told)
     broken.chmod(0o755)
-    code = "from bench.spark.session import spark_session\nwith spark_session('local[1]'): pass"
-    root = Path(session.__file__).parents[2]
-    environment = {"PATH": os.defpath, "JAVA_HOME": str(broken.parent.parent), "PYTHONPATH": str(root)}
+    code = "from libweft.bench.spark.session import spark_session\nwith spark_session('local[1]'): pass"
+    environment = {"PATH": os.defpath, "JAVA_HOME": str(broken.parent.parent)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 1
     assert f"{WeftError.__name__}: Spark did not start on {broken}: Error: it is broken" in done.stderr

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from bench.papers import (
+from libweft.bench.papers import (
     vcube_ps_churn,
     vcube_ps_fig5,
     vcube_ps_fig7,
@@ -18,13 +18,13 @@ from bench.papers import (
     vcube_ps_fig9,
     vcube_ps_table1,
 )
-from bench.papers.figure import Figure
-from bench.papers.vcube_ps_setting import FREE
-from bench.run import run
-from bench.scenario import Scenario
-from bench.spark.analysis import figures
-from peer.machine import Lane, MessageId
-from peer.trace import DELIVER, DUPLICATE, JOINED, LEAVE, PUBLISH, QUEUE, RECEIVE, SEND, Tracer, read_rows
+from libweft.bench.papers.figure import Figure
+from libweft.bench.papers.vcube_ps_setting import FREE
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Scenario
+from libweft.bench.spark.analysis import figures
+from libweft.peer.machine import Lane, MessageId
+from libweft.peer.trace import DELIVER, DUPLICATE, JOINED, LEAVE, PUBLISH, QUEUE, RECEIVE, SEND, Tracer, read_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from bench.kept import Kept
-from bench.papers.figure import Lab
-from bench.run import run
-from bench.scenario import Scenario, Workload, command
-from bench.spark.tasks import Pool, SparkExecutor
-from bench.sweep import sweep
-from bench.sweep_plan import plan_of
-from peer.errors import WeftError
+from libweft.bench.papers.figure import Lab
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Scenario, Workload, command
+from libweft.bench.spark.tasks import Pool, SparkExecutor
+from libweft.bench.sweep.execution import sweep
+from libweft.bench.sweep.plan import plan_of
+from libweft.bench.sweep.run_cache import Kept
+from libweft.peer.errors import WeftError
 from tests.conftest import note_replay
 
 ROOT = Path(__file__).parents[3]
@@ -136,7 +136,7 @@ def test_a_sweep_whose_driver_is_killed_is_ended_by_repeating_it_and_tells_what_
     (tmp_path / "s.toml").write_text(LONGER)
     keep, traces = tmp_path / "keep", tmp_path / "traces"
     asked = (str(tmp_path / "s.toml"), "--json", "--master", "local[2]", "--memory", "1g", "--keep", str(keep))
-    words = (sys.executable, "-m", "bench", "sweep", *asked, "--traces", str(traces))
+    words = (sys.executable, "-m", "libweft", "sweep", *asked, "--traces", str(traces))
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL) as driver:
         deadline = time.monotonic() + 300
         while len([*keep.glob("*.json")]) < 2:
@@ -167,7 +167,7 @@ def test_a_sweep_whose_driver_is_killed_is_ended_by_repeating_it_and_tells_what_
 @pytest.mark.slow
 def test_the_command_sweeps_on_a_spark_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(POISONED)
-    words = [sys.executable, "-m", "bench", "sweep", str(tmp_path / "s.toml"), "--json", "--keep", str(tmp_path / "keep")]
+    words = [sys.executable, "-m", "libweft", "sweep", str(tmp_path / "s.toml"), "--json", "--keep", str(tmp_path / "keep")]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and json.loads(done.stdout)["simulated"] == 4
     assert done.stderr.count("weft: failed: variant=poison") == 4

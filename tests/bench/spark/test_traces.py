@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from bench.run import run
-from bench.scenario import Scenario, Workload
-from bench.spark import traces
-from bench.spark.analysis import figures
-from bench.spark.traces import Run, load_traces, look_over
-from peer.errors import UsageError
-from peer.trace import Tracer
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Scenario, Workload
+from libweft.bench.spark import traces
+from libweft.bench.spark.analysis import figures
+from libweft.bench.spark.traces import Run, load_traces, look_over
+from libweft.peer.errors import UsageError
+from libweft.peer.trace import Tracer
 
 SCENARIO = Scenario(nodes=30, workload=Workload(messages=5))
 

@@ -3,8 +3,9 @@
 `tests/interop/record.py` makes the recordings. The keys in them were made for that and are of no use to anybody: with the same
 Noise keys the other side's bytes decrypt again, and whatever weft said can be compared with what it says today.
 
-`Replay` stands where `peer.transport` and `peer.link` stand in a live host: bytes of the other side go in by `feed`, in any cut;
-`spoke` hears what weft said next, and has the layers say it again. `pairs` then holds both, recorded and said again.
+`Replay` stands where `libweft.peer.live.transport` and `libweft.peer.live.link` stand in a live host: bytes of the other side go
+in by `feed`, in any cut; `spoke` hears what weft said next, and has the layers say it again. `pairs` then holds both, recorded
+and said again.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from peer.errors import PeerError
-from peer.ids import Identity, parse_peer
-from peer.multistream import Answerer, Proposer
-from peer.noise import Channel, Handshake
-from peer.transport import NOISE, YAMUX
-from peer.yamux import AWAY, DATA, FIN, HEADER, PING, RST, SIZE, SYN, Data, Finished, Opened, Yamux
+from libweft.peer.errors import PeerError
+from libweft.peer.libp2p.ids import Identity, parse_peer
+from libweft.peer.libp2p.multistream import Answerer, Proposer
+from libweft.peer.libp2p.noise import Channel, Handshake
+from libweft.peer.libp2p.yamux import AWAY, DATA, FIN, HEADER, PING, RST, SIZE, SYN, Data, Finished, Opened, Yamux
+from libweft.peer.live.transport import NOISE, YAMUX
 
 HERE = Path(__file__).parent
 

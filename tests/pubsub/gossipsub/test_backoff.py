@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.errors import UsageError
-from peer.machine import SECOND
-from pubsub.gossipsub.backoff import Backoff
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import SECOND
+from libweft.pubsub.gossipsub.backoff import Backoff
 
 
 def test_an_entry_is_of_one_topic_and_one_peer() -> None:

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from overlays.overlay import Overlay
-from overlays.static import Static
-from peer.errors import PeerError, UsageError
-from peer.fake import FakeEnv
-from peer.machine import Link, PeerInfo
-from pubsub.gossipsub.contacts import DIALS, DIRECT
-from pubsub.gossipsub.messages import Graft, Prune, Pruned
-from pubsub.gossipsub.wire import MeshCodec
-from pubsub.message import Publication
+from libweft.overlays.overlay import Overlay
+from libweft.overlays.static import Static
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.fake import FakeEnv
+from libweft.peer.machine import Link, PeerInfo
+from libweft.pubsub.gossipsub.contacts import DIALS, DIRECT
+from libweft.pubsub.gossipsub.messages import Graft, Prune, Pruned
+from libweft.pubsub.gossipsub.wire import MeshCodec
+from libweft.pubsub.message import Publication
 from tests.pubsub.gossipsub.world import FLOODSUB, V10, V11, Finder, Node, message, pruned
 
 SMALL: dict[str, Any] = {"d": 2, "d_lo": 2, "d_hi": 4, "d_score": 1, "d_out": 0}

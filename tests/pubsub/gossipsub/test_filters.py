@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.errors import PeerError, UsageError
-from pubsub.gossipsub.filters import Blacklist, SubscriptionFilter, allow_list, any_topic, matching
+from libweft.peer.errors import PeerError, UsageError
+from libweft.pubsub.gossipsub.filters import Blacklist, SubscriptionFilter, allow_list, any_topic, matching
 
 
 def test_an_allow_list_lets_its_topics_pass_and_no_other() -> None:

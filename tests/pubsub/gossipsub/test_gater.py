@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.errors import UsageError
-from peer.machine import SECOND
-from pubsub.gossipsub.gater import Gater, GaterConfig
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import SECOND
+from libweft.pubsub.gossipsub.gater import Gater, GaterConfig
 
 CONFIG = GaterConfig(retain=10 * SECOND)
 A, B, C = 1, 2, 3

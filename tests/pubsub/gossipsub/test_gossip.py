@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from peer.machine import SECOND, Lane, MessageId, PeerInfo
-from peer.pb import rpc_pb2
-from pubsub.gossipsub import gossip
-from pubsub.gossipsub.messages import Graft, IDontWant, IHave, IWant
-from pubsub.gossipsub.wire import MeshCodec
-from pubsub.message import Publication, Verdict
-from pubsub.rpc import Subscriptions
+from libweft.peer.libp2p.pb import rpc_pb2
+from libweft.peer.machine import SECOND, Lane, MessageId, PeerInfo
+from libweft.pubsub.gossipsub import gossip
+from libweft.pubsub.gossipsub.messages import Graft, IDontWant, IHave, IWant
+from libweft.pubsub.gossipsub.wire import MeshCodec
+from libweft.pubsub.message import Publication, Verdict
+from libweft.pubsub.rpc import Subscriptions
 from tests.pubsub.gossipsub.world import FLOODSUB, V10, V11, V12, V13, Node, message
 
 LARGE = bytes(1_024)

@@ -9,12 +9,12 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from msgspec.structs import replace
 
-from peer.errors import PeerError
-from peer.ids import Identity, KeyKind, PublicKey, peer_text
-from peer.machine import MessageId
-from pubsub.gossipsub import ids
-from pubsub.message import Publication
-from pubsub.rpc import RpcCodec, sequence_number
+from libweft.peer.errors import PeerError
+from libweft.peer.libp2p.ids import Identity, KeyKind, PublicKey, peer_text
+from libweft.peer.machine import MessageId
+from libweft.pubsub.gossipsub import ids
+from libweft.pubsub.message import Publication
+from libweft.pubsub.rpc import RpcCodec, sequence_number
 
 AUTHOR = Identity.from_seed(bytes(range(32)))
 LIVE = Publication(MessageId(AUTHOR.peer, 5, 7), "t", b"data")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from peer.errors import PeerError, UsageError
-from peer.machine import SECOND, Link
-from peer.pb import rpc_pb2
-from peer.trace import REJECT
-from pubsub.gossipsub.filters import CHANGES, Blacklist, allow_list, matching
-from pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned, Test
-from pubsub.gossipsub.router import LETTERS, LEVELS, TOLD, GossipSub
-from pubsub.gossipsub.wire import MeshCodec
-from pubsub.message import Filter, Publication, Verdict
-from pubsub.router import TOPIC
-from pubsub.rpc import Subscriptions
+from libweft.peer.errors import PeerError, UsageError
+from libweft.peer.libp2p.pb import rpc_pb2
+from libweft.peer.machine import SECOND, Link
+from libweft.peer.trace import REJECT
+from libweft.pubsub.gossipsub.filters import CHANGES, Blacklist, allow_list, matching
+from libweft.pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned, Test
+from libweft.pubsub.gossipsub.router import LETTERS, LEVELS, TOLD, GossipSub
+from libweft.pubsub.gossipsub.wire import MeshCodec
+from libweft.pubsub.message import Filter, Publication, Verdict
+from libweft.pubsub.router import TOPIC
+from libweft.pubsub.rpc import Subscriptions
 from tests.pubsub.gossipsub.world import FLOODSUB, V10, V11, V12, V13, Node, message
 
 EVERYTHING = (

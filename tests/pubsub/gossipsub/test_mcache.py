@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peer.errors import UsageError
-from peer.machine import MessageId
-from pubsub.gossipsub.mcache import MessageCache
-from pubsub.message import Publication, weight
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import MessageId
+from libweft.pubsub.gossipsub.mcache import MessageCache
+from libweft.pubsub.message import Publication, weight
 
 
 def message(number: int, topic: str = "t", size: int = 0) -> Publication:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from peer.errors import UsageError
-from peer.machine import SECOND, PeerInfo
-from peer.trace import GRAFT, PRUNE
-from pubsub.gossipsub.config import GossipSubConfig
-from pubsub.gossipsub.mesh import FANOUTS
-from pubsub.gossipsub.messages import Graft, Prune, Pruned
-from pubsub.rpc import Subscriptions
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import SECOND, PeerInfo
+from libweft.peer.trace import GRAFT, PRUNE
+from libweft.pubsub.gossipsub.config import GossipSubConfig
+from libweft.pubsub.gossipsub.mesh import FANOUTS
+from libweft.pubsub.gossipsub.messages import Graft, Prune, Pruned
+from libweft.pubsub.rpc import Subscriptions
 from tests.pubsub.gossipsub.world import FLOODSUB, V10, V11, V12, V13, Node, message, pruned
 
 SMALL: dict[str, Any] = {"d": 3, "d_lo": 2, "d_hi": 4, "d_score": 1, "d_out": 1}

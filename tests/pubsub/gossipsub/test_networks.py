@@ -16,26 +16,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from overlays.graphs import Edges, draw
-from overlays.static import Static
-from peer.driver import Driver
-from peer.errors import UsageError
-from peer.fake import FakeWire
-from peer.host import Host
-from peer.latency import Uniform
-from peer.machine import SECOND, Build, Env, Machine, Peer
-from peer.sim import Simulator
-from peer.transport import Listener
-from pubsub import stacks
-from pubsub.api import PubSub, PubSubConfig
-from pubsub.flood import Flood
-from pubsub.gossipsub.config import GossipSubConfig
-from pubsub.gossipsub.filters import allow_list
-from pubsub.gossipsub.messages import IWant
-from pubsub.gossipsub.router import GossipSub
-from pubsub.message import Publication
-from pubsub.router import Router
-from pubsub.signing import Signing
+from libweft.overlays.graphs import Edges, draw
+from libweft.overlays.static import Static
+from libweft.peer.errors import UsageError
+from libweft.peer.fake import FakeWire
+from libweft.peer.live.driver import Driver
+from libweft.peer.live.host import Host
+from libweft.peer.live.transport import Listener
+from libweft.peer.machine import SECOND, Build, Env, Machine, Peer
+from libweft.peer.sim.latency import Uniform
+from libweft.peer.sim.simulator import Simulator
+from libweft.pubsub import stacks
+from libweft.pubsub.flood import Flood
+from libweft.pubsub.gossipsub.config import GossipSubConfig
+from libweft.pubsub.gossipsub.filters import allow_list
+from libweft.pubsub.gossipsub.messages import IWant
+from libweft.pubsub.gossipsub.router import GossipSub
+from libweft.pubsub.live.api import PubSub, PubSubConfig
+from libweft.pubsub.message import Publication
+from libweft.pubsub.router import Router
+from libweft.pubsub.signing import Signing
 from tests.peer.live_world import ANYWHERE, JUMP_S, LiveWorld, identity
 from tests.pubsub.apps import Inbox
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peer.errors import UsageError
-from peer.machine import SECOND
-from pubsub.gossipsub.promises import FOLLOWUP, Promises
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import SECOND
+from libweft.pubsub.gossipsub.promises import FOLLOWUP, Promises
 
 KEYS = [b"%d" % number for number in range(10)]
 LATE = FOLLOWUP + 1

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peer.errors import PeerError
-from peer.machine import SECOND, Message, MessageId, Peer, PeerInfo
-from pubsub.gossipsub import contacts, gossip, mesh
-from pubsub.gossipsub.backoff import Backoff
-from pubsub.gossipsub.mcache import MessageCache
-from pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned, Test
-from pubsub.gossipsub.promises import Promises
-from pubsub.message import Publication, Verdict
-from pubsub.rpc import Subscriptions
+from libweft.peer.errors import PeerError
+from libweft.peer.machine import SECOND, Message, MessageId, Peer, PeerInfo
+from libweft.pubsub.gossipsub import contacts, gossip, mesh
+from libweft.pubsub.gossipsub.backoff import Backoff
+from libweft.pubsub.gossipsub.mcache import MessageCache
+from libweft.pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned, Test
+from libweft.pubsub.gossipsub.promises import Promises
+from libweft.pubsub.message import Publication, Verdict
+from libweft.pubsub.rpc import Subscriptions
 from tests.pubsub.gossipsub.world import FLOODSUB, V10, V11, V12, V13, Node
 
 CONFIG: dict[str, Any] = {

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from peer.machine import EPOCH_BITS, SECOND, MessageId, PeerInfo
-from peer.pb import rpc_pb2
-from peer.trace import DUPLICATE, PUBLISH, REJECT
-from pubsub.gossipsub.fresh import SPAN, Fresh
-from pubsub.gossipsub.ids import BY_NAME
-from pubsub.gossipsub.messages import Graft, IDontWant, IWant
-from pubsub.gossipsub.wire import MeshCodec
-from pubsub.message import Publication, Verdict
-from pubsub.rpc import PUBLISH_TAG, Subscriptions, field, sequence_number
-from pubsub.signing import Signing
+from libweft.peer.libp2p.pb import rpc_pb2
+from libweft.peer.machine import EPOCH_BITS, SECOND, MessageId, PeerInfo
+from libweft.peer.trace import DUPLICATE, PUBLISH, REJECT
+from libweft.pubsub.gossipsub.ids import BY_NAME
+from libweft.pubsub.gossipsub.messages import Graft, IDontWant, IWant
+from libweft.pubsub.gossipsub.recent_publishes import SPAN, Fresh
+from libweft.pubsub.gossipsub.wire import MeshCodec
+from libweft.pubsub.message import Publication, Verdict
+from libweft.pubsub.rpc import PUBLISH_TAG, Subscriptions, field, sequence_number
+from libweft.pubsub.signing import Signing
 from tests.peer.live_world import identity
 from tests.pubsub.gossipsub.world import FLOODSUB, Node, message
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from peer.errors import UsageError
-from peer.machine import MS, SECOND
-from pubsub.gossipsub import deliveries
-from pubsub.gossipsub import score as score_module
-from pubsub.gossipsub.score import Score
-from pubsub.gossipsub.score_config import FILECOIN, PeerScore, ScoreConfig, Thresholds, TopicScore
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import MS, SECOND
+from libweft.pubsub.gossipsub import deliveries
+from libweft.pubsub.gossipsub import score as score_module
+from libweft.pubsub.gossipsub.score import Score
+from libweft.pubsub.gossipsub.score_config import FILECOIN, PeerScore, ScoreConfig, Thresholds, TopicScore
 
 QUIET = TopicScore(
     time_in_mesh_weight=0.0,

@@ -8,10 +8,20 @@ from typing import Any
 
 import pytest
 
-from peer.errors import UsageError
-from peer.machine import MS, SECOND
-from pubsub.gossipsub.score import Score
-from pubsub.gossipsub.score_config import DEFAULT, EPOCH, ETHEREUM, FILECOIN, SLOT, PeerScore, Thresholds, TopicScore, decay
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import MS, SECOND
+from libweft.pubsub.gossipsub.score import Score
+from libweft.pubsub.gossipsub.score_config import (
+    DEFAULT,
+    EPOCH,
+    ETHEREUM,
+    FILECOIN,
+    SLOT,
+    PeerScore,
+    Thresholds,
+    TopicScore,
+    decay,
+)
 
 OFF = TopicScore(
     topic_weight=0.0,

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peer.machine import MS, SECOND
-from pubsub.gossipsub import score as score_module
-from pubsub.gossipsub.score import Score
-from pubsub.gossipsub.score_config import PeerScore, ScoreConfig, Thresholds, TopicScore
+from libweft.peer.machine import MS, SECOND
+from libweft.pubsub.gossipsub import score as score_module
+from libweft.pubsub.gossipsub.score import Score
+from libweft.pubsub.gossipsub.score_config import PeerScore, ScoreConfig, Thresholds, TopicScore
 
 MODEL_TOPICS = {
     "t": TopicScore(

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from peer.errors import UsageError
-from peer.machine import SECOND, MessageId, Peer, PeerInfo
-from peer.trace import REJECT, ROLE
-from pubsub.gossipsub import presets
-from pubsub.gossipsub.deliveries import DROPPED
-from pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned
-from pubsub.gossipsub.score_config import TopicScore
-from pubsub.message import Publication, Verdict
-from pubsub.router import Router
-from pubsub.rpc import Subscriptions
-from pubsub.signing import Signing
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import SECOND, MessageId, Peer, PeerInfo
+from libweft.peer.trace import REJECT, ROLE
+from libweft.pubsub.gossipsub import presets
+from libweft.pubsub.gossipsub.deliveries import DROPPED
+from libweft.pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned
+from libweft.pubsub.gossipsub.score_config import TopicScore
+from libweft.pubsub.message import Publication, Verdict
+from libweft.pubsub.router import Router
+from libweft.pubsub.rpc import Subscriptions
+from libweft.pubsub.signing import Signing
 from tests.peer.live_world import identity
 from tests.pubsub.gossipsub.world import FLOODSUB, Node, message, pruned
 

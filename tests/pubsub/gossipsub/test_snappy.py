@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pubsub.gossipsub.snappy import LIMIT, SnappyError, decompress
+from libweft.pubsub.gossipsub.snappy import LIMIT, SnappyError, decompress
 
 BLOCKS = {
     "nothing": (b"\x00", b""),

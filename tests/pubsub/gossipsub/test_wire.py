@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.errors import PeerError
-from peer.machine import Message, MessageId, PeerInfo
-from peer.pb import parse, rpc_pb2
-from pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned, Test
-from pubsub.gossipsub.wire import CONTROL_TAG, DONT_WANT, IDS, PEERS, TOPICS, MeshCodec
-from pubsub.message import Publication
-from pubsub.rpc import JOINED, Subscriptions, field
+from libweft.peer.errors import PeerError
+from libweft.peer.libp2p.pb import parse, rpc_pb2
+from libweft.peer.machine import Message, MessageId, PeerInfo
+from libweft.pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned, Test
+from libweft.pubsub.gossipsub.wire import CONTROL_TAG, DONT_WANT, IDS, PEERS, TOPICS, MeshCodec
+from libweft.pubsub.message import Publication
+from libweft.pubsub.rpc import JOINED, Subscriptions, field
 
 RUST_CONTROL = 16 << 10
 RUST_RPC = 64 << 10

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from overlays.overlay import Overlay
-from peer.dispatch import receive
-from peer.fake import FakeEnv
-from peer.machine import Link, Message, MessageId, Peer, PeerInfo
-from pubsub.gossipsub.config import GossipSubConfig
-from pubsub.gossipsub.messages import Graft, Prune, Pruned
-from pubsub.gossipsub.router import GossipSub
-from pubsub.gossipsub.score import Score
-from pubsub.message import Publication
-from pubsub.rpc import Subscriptions
+from libweft.overlays.overlay import Overlay
+from libweft.peer.dispatch import receive
+from libweft.peer.fake import FakeEnv
+from libweft.peer.machine import Link, Message, MessageId, Peer, PeerInfo
+from libweft.pubsub.gossipsub.config import GossipSubConfig
+from libweft.pubsub.gossipsub.messages import Graft, Prune, Pruned
+from libweft.pubsub.gossipsub.router import GossipSub
+from libweft.pubsub.gossipsub.score import Score
+from libweft.pubsub.message import Publication
+from libweft.pubsub.rpc import Subscriptions
 from tests.pubsub.test_flood import Judge
 
 V13, V12, V11, V10, FLOODSUB = "/meshsub/1.3.0", "/meshsub/1.2.0", "/meshsub/1.1.0", "/meshsub/1.0.0", "/floodsub/1.0.0"

@@ -1,0 +1,98 @@
+"""`weft sweep`: every combination of a grid of scenarios, as Spark tasks."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from libweft.bench.cli.flags import add_keep_flag, add_output_flags, add_spark_flags
+from libweft.bench.cli.show import MOST, print_json, print_rows, progress, resumable
+from libweft.bench.runs import scenario as scenarios
+from libweft.peer.errors import UsageError, WeftError
+
+if TYPE_CHECKING:
+    from libweft.bench.sweep.plan import Plan
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=run)
+    add_output_flags(parser)
+    parser.add_argument("plan", type=Path, metavar="SWEEP.toml", help="a base, a grid and variants, and seeds")
+    parser.add_argument("--list", action="store_true", help="list the points, and run nothing")
+    parser.add_argument("--seeds", type=int, metavar="N", help="how many, in place of what the file says")
+    add_keep_flag(parser)
+    parser.add_argument("--traces", type=Path, metavar="DIR", help="keep the trace of each run too, for weft analyze DIR")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write all measures of all runs there")
+    parser.add_argument("--parquet", type=Path, metavar="FILE", help="the same as Parquet")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write an HTML page to look at")
+    add_spark_flags(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    from libweft.bench.sweep import plan as sweep_plan
+
+    plan = sweep_plan.load(args.plan, args.seeds)
+    if args.list:
+        _list_points(plan, args.json)
+        return
+    if args.traces is not None and any(point.scenario.trace.level == "none" for point in plan.points):
+        raise UsageError("--traces: nothing would be written, since trace.level is none; leave one of the two out")
+    from libweft.bench.spark.session import check
+    from libweft.bench.sweep import execution as sweeps
+    from libweft.bench.sweep.run_cache import Kept
+
+    check(args.master, args.memory)
+    sweeps.prepare(args.csv, args.parquet, args.report, traces=args.traces)
+    with progress(args.quiet) as tell, resumable(args.keep):
+        pool = partial(spark_tasks, args.master, args.memory)
+        result = sweeps.sweep(plan, pool, Kept(args.keep), traces=args.traces, progress=tell)
+    if args.json:
+        print_json(result)
+    else:
+        print_rows(sweeps.table(result))
+        print(sweeps.last_line(result))
+    if args.csv is not None:
+        sweeps.write_csv(args.csv, result["runs"])
+    if args.parquet is not None:
+        sweeps.write_parquet(args.parquet, result["runs"])
+    if args.report is not None:
+        from libweft.bench import report
+
+        report.write_sweep(result, args.report, title=f"Sweep {args.plan.stem}")
+    if result["failures"]:
+        _print_failures(result["failures"])
+        runs = len(plan.points) * len(plan.seeds)
+        others = f"; the others are kept in {args.keep}" if len(result["failures"]) < runs else ""
+        raise WeftError(f"{len(result['failures'])} of {runs} runs failed{others}")
+
+
+def _print_failures(failures: Sequence[Mapping[str, object]]) -> None:
+    for failed in failures[:MOST]:
+        where = f"{failed['point']}, seed {failed['seed']}"
+        print(f"weft: failed: {where}: {failed['error']}; replay: {failed['replay']}", file=sys.stderr)
+    if len(failures) > MOST:
+        print(f"weft: failed: {len(failures) - MOST:,} more, which --json shows", file=sys.stderr)
+
+
+def _list_points(plan: Plan, json: bool) -> None:
+    rows = [{"point": point.name, "command": scenarios.command(point.scenario)} for point in plan.points]
+    if json:
+        print_json({"points": rows, "seeds": plan.seeds, "runs": len(rows) * len(plan.seeds)})
+        return
+    print_rows([{"point": row["point"]} for row in rows])
+    print(f"{len(rows)} points x {len(plan.seeds)} seeds = {len(rows) * len(plan.seeds)} runs")
+
+
+@contextmanager
+def spark_tasks(master: str | None, memory: str | None) -> Iterator[Executor]:
+    from libweft.bench.spark.session import spark_session
+    from libweft.bench.spark.tasks import SparkExecutor
+
+    with spark_session(master, memory=memory, short=True) as spark, SparkExecutor(spark) as pool:
+        yield pool

@@ -1,0 +1,1 @@
+"""Programs of other libraries that weft is measured beside; each runs without weft."""

@@ -1,0 +1,1 @@
+"""One simulated run: the scenario, what its nodes do, what goes wrong, and what is counted."""

@@ -1,0 +1,1 @@
+"""The protocols of libp2p as pure functions and machines: ids, addresses, frames, encryption, streams. No IO."""

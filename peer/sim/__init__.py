@@ -1,0 +1,1 @@
+"""The simulated world: thousands of stacks in one virtual time, with latencies and faults."""

@@ -1,0 +1,122 @@
+"""The commands that need no bench: `weft node`, `collect`, `ping`, `pub`, `sub` and `stacks`.
+
+Here are their flags. Their work is in `libweft.pubsub.live.shell`, which is imported when it runs, so that the help of `weft`
+needs neither trio nor cryptography.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TypeAlias
+
+from libweft.pubsub.live.defaults import LISTEN, STACK
+
+Run: TypeAlias = Callable[[argparse.Namespace], None]
+Add: TypeAlias = Callable[[str, str, Run], argparse.ArgumentParser]
+
+
+def add_commands(add: Add) -> None:
+    """`add(name, summary, run)` makes a parser; the command `weft` brings it."""
+    _add_node(add("node", "run a live peer until it is stopped", _later("node")))
+    _add_collect(add("collect", "gather the traces of live peers in one folder", _later("collect")))
+    _add_ping(add("ping", "ping a peer", _later("ping")))
+    _add_pub(add("pub", "publish the lines of standard input", _later("pub")))
+    _add_sub(add("sub", "print what is published to topics", _later("sub")))
+    _add_stacks(add("stacks", "list the stacks, or the options of one", _stacks))
+
+
+def _add_node(parser: argparse.ArgumentParser) -> None:
+    _add_flags(parser, LISTEN)
+    parser.add_argument("--topic", action="append", default=[], metavar="TOPIC", help="subscribe to it; may be given again")
+    parser.add_argument("--metrics", type=int, metavar="PORT", help="serve Prometheus metrics on 127.0.0.1; 0 for any port")
+
+
+def _add_collect(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", type=Path, metavar="DIR", help="where to; new, empty, or collected into before")
+    _add_host(parser, LISTEN)
+    parser.add_argument("--quota", type=int, default=1_024, metavar="MB", help="what one peer may send in all; default: 1024")
+    parser.add_argument("--peers", type=int, default=1_024, metavar="N", help="how many may send; default: 1024")
+
+
+def _add_ping(parser: argparse.ArgumentParser) -> None:
+    _add_json(parser)
+    parser.add_argument("address", metavar="ADDR", help="/ip4/HOST/tcp/PORT/p2p/PEER-ID")
+    parser.add_argument("--count", type=int, default=3, metavar="N", help="how often; default: 3")
+    parser.add_argument("--key", type=Path, metavar="FILE", help="the identity to do it with; made on first use")
+    _add_psk(parser)
+
+
+def _add_pub(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topic", metavar="TOPIC")
+    _add_flags(parser, ())
+    parser.add_argument("--wait", type=float, default=30.0, metavar="S", help="seconds to wait for a neighbour; default: 30")
+
+
+def _add_sub(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topics", nargs="+", metavar="TOPIC")
+    _add_flags(parser, LISTEN)
+    parser.add_argument("--stdin", action="store_true", help="publish the lines of standard input on the same topic")
+    parser.add_argument("--order", default="none", metavar="ORDER", help="none, fifo or causal; default: none")
+    parser.add_argument("--count", type=int, metavar="N", help="leave after so many messages")
+
+
+def _add_stacks(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("stack", nargs="?", metavar="OVERLAY/ROUTER", help="tell its options, their defaults and what they mean")
+    _add_json(parser, "instead of a table")
+
+
+def _add_flags(parser: argparse.ArgumentParser, listen: Sequence[str]) -> None:
+    parser.add_argument("--stack", default=STACK, metavar="OVERLAY/ROUTER", help=f"default: {STACK}; see weft stacks")
+    _add_host(parser, listen)
+    parser.add_argument("--bootstrap", action="append", default=[], metavar="ADDR", help="a peer to begin with, with its /p2p/ID")
+    parser.add_argument("--trace", type=Path, metavar="DIR", help="write a trace there")
+    parser.add_argument("--collector", metavar="ADDR", help="send the trace to the `weft collect` there, with its /p2p/ID")
+
+
+def _add_host(parser: argparse.ArgumentParser, listen: Sequence[str]) -> None:
+    _add_json(parser)
+    parser.set_defaults(default_listen=listen)
+    where = listen[0] if listen else "nowhere"
+    parser.add_argument("--listen", action="append", metavar="ADDR", help=f"default: {where}; may be given again")
+    parser.add_argument("--key", type=Path, metavar="FILE", help="the node's identity; made on first use. Default: a new one")
+    parser.add_argument("--allow", action="append", metavar="PEER-ID", help="take links of these peers alone")
+    parser.add_argument("--deny", action="append", default=[], metavar="PEER-ID", help="take no link of this peer")
+    parser.add_argument("--log", default="warning", metavar="LEVEL", help="debug, info, warning or error; default: warning")
+    _add_psk(parser)
+
+
+def _add_psk(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--psk", type=Path, metavar="FILE", help="the key of a private network, as in libp2p's swarm.key")
+
+
+def _add_json(parser: argparse.ArgumentParser, how: str = "a line") -> None:
+    parser.add_argument("--json", action="store_true", help=f"print JSON, one object {how}")
+
+
+def _later(name: str) -> Run:
+    def run(args: argparse.Namespace) -> None:
+        getattr(import_module("libweft.pubsub.live.shell"), name)(args)
+
+    return run
+
+
+def _stacks(args: argparse.Namespace) -> None:
+    """Options as `--set` and scenarios take them."""
+    from libweft.pubsub.options import describe
+    from libweft.pubsub.stacks import names
+
+    options = describe(args.stack) if args.stack else []
+    if args.json:
+        print(json.dumps({"options": [each._asdict() for each in options]} if args.stack else {"stacks": names()}))
+        return
+    told = [(f"{each.option}={str(each.default).lower()}", each.meaning) for each in options] or [(name, "") for name in names()]
+    width = max(len(name) for name, _ in told)
+    for name, meaning in told:
+        print(f"{name:{width}}  {meaning}".rstrip())
+    if options:
+        example = f"{options[-1].option}={str(options[-1].default).lower()}"
+        print(f"Times are in microseconds. Set one with weft sim --stack {args.stack} --set {example}, or in a scenario's file.")
