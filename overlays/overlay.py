@@ -15,7 +15,7 @@ from typing import NoReturn, Protocol
 
 from libweft.peer.errors import UsageError
 from libweft.peer.machine import Env, Machine, Peer, PeerInfo
-from libweft.peer.trace import NEIGHBOR_DOWN, NEIGHBOR_UP
+from libweft.peer.trace.kinds import NEIGHBOR_DOWN, NEIGHBOR_UP
 
 
 class Watcher(Protocol):

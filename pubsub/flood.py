@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from libweft.overlays.overlay import Overlay
 from libweft.peer.machine import Codec, Env, Peer, upon
-from libweft.peer.trace import DUPLICATE
+from libweft.peer.trace.kinds import DUPLICATE
 from libweft.pubsub.message import Interest, Publication
 from libweft.pubsub.router import App, Role, Router
 from libweft.pubsub.rpc import Subscriptions, rpc

@@ -39,7 +39,7 @@ from msgspec.structs import replace
 from libweft.overlays.overlay import Overlay
 from libweft.peer.errors import UsageError
 from libweft.peer.machine import MS, SECOND, Env, Lane, Message, MessageId, Peer, Timer, upon
-from libweft.peer.trace import DUPLICATE, GRAFT, PRUNE
+from libweft.peer.trace.kinds import DUPLICATE, GRAFT, PRUNE
 from libweft.pubsub.carrier import Spread, parts
 from libweft.pubsub.message import Publication, Verdict, weight
 from libweft.pubsub.router import App, Role, Router

@@ -20,7 +20,7 @@ from msgspec.msgpack import encode
 from libweft.overlays.overlay import Overlay
 from libweft.peer.errors import UsageError
 from libweft.peer.machine import EPOCH_BITS, Env, Machine, MessageId, Peer
-from libweft.peer.trace import DELIVER, JOIN, JOINED, LEAVE, PUBLISH, RECEIVE, REJECT
+from libweft.peer.trace.kinds import DELIVER, JOIN, JOINED, LEAVE, PUBLISH, RECEIVE, REJECT
 from libweft.pubsub.message import Attributes, Filter, Interest, OrderHeader, Publication, Verdict
 from libweft.pubsub.signing import Signing
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from libweft.bench.papers.figure import Figure, Lab, Measures, Row, measured, number
 from libweft.bench.runs.scenario import Options, Scenario, Workload
-from libweft.peer.trace import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
+from libweft.peer.trace.kinds import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

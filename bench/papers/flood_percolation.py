@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 from libweft.bench.papers.figure import Figure, Lab, Row, measured, number
 from libweft.bench.runs.scenario import Network, Scenario, Workload
 from libweft.peer.sim.faults import MassCrash
-from libweft.peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
+from libweft.peer.trace.kinds import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

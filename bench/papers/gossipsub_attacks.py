@@ -21,7 +21,7 @@ from libweft.bench.runs.attacks import AnyAttack, Silent
 from libweft.bench.runs.scenario import Options, Scenario, Workload
 from libweft.peer.machine import SECOND
 from libweft.peer.sim.latency import Uniform
-from libweft.peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
+from libweft.peer.trace.kinds import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

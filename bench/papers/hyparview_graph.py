@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from libweft.bench.papers.figure import Figure, Lab, Row, measured, number
 from libweft.bench.papers.hyparview_setting import NODES, warmed
 from libweft.bench.runs.scenario import Scenario, Workload
-from libweft.peer.trace import NEIGHBOR_DOWN, NEIGHBOR_UP, NODE_DOWN, NODE_UP
+from libweft.peer.trace.kinds import NEIGHBOR_DOWN, NEIGHBOR_UP, NODE_DOWN, NODE_UP
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,7 +21,7 @@ from libweft.bench.papers.flood_percolation import CRASHED, DEVIATIONS, INSIDE, 
 from libweft.bench.papers.hyparview_setting import NODES, by_crash, warmed
 from libweft.bench.runs.scenario import Network, Scenario, Workload
 from libweft.peer.sim.faults import MassCrash
-from libweft.peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
+from libweft.peer.trace.kinds import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,7 +18,7 @@ from libweft.bench.papers.figure import Figure, Lab, Row, measured, number
 from libweft.bench.papers.hyparview_setting import NODES, by_crash, warmed
 from libweft.bench.runs.scenario import Scenario, Workload
 from libweft.peer.sim.faults import MassCrash
-from libweft.peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
+from libweft.peer.trace.kinds import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

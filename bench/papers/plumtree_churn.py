@@ -20,7 +20,7 @@ from libweft.bench.runs.scenario import Network, Scenario, Workload
 from libweft.peer.sim.faults import Crash
 from libweft.peer.sim.latency import Constant
 from libweft.peer.sim.simulator import stream
-from libweft.peer.trace import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE
+from libweft.peer.trace.kinds import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

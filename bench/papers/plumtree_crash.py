@@ -25,7 +25,7 @@ from libweft.bench.papers.hyparview_setting import CYCLE, NODES, NOTICED, by_cra
 from libweft.bench.runs.scenario import Network, Scenario, Workload
 from libweft.peer.sim.faults import MassCrash
 from libweft.peer.sim.latency import Constant
-from libweft.peer.trace import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE
+from libweft.peer.trace.kinds import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

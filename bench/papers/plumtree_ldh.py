@@ -23,7 +23,7 @@ from libweft.bench.papers.hyparview_setting import CYCLE, NODES, OVERLAY, warmed
 from libweft.bench.papers.plumtree_rmr import SETTLE
 from libweft.bench.runs.scenario import Scenario, Workload
 from libweft.peer.sim.latency import Constant
-from libweft.peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
+from libweft.peer.trace.kinds import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,7 +21,7 @@ from libweft.bench.papers.figure import Figure, Lab, Measures, Row, measured, nu
 from libweft.bench.papers.hyparview_setting import CYCLE, NODES, OVERLAY, warmed
 from libweft.bench.runs.scenario import Scenario, Workload
 from libweft.peer.sim.latency import Constant
-from libweft.peer.trace import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
+from libweft.peer.trace.kinds import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

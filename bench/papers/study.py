@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from libweft.bench.papers.figure import Figure, Lab, Measures, Row, measured
 from libweft.bench.runs.scenario import Network, Options, Scenario, Workload
 from libweft.peer.sim.faults import MassCrash
-from libweft.peer.trace import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
+from libweft.peer.trace.kinds import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from libweft.bench.papers.figure import Figure, Lab, Row, measured, number
 from libweft.bench.runs.scenario import Scenario, Workload
 from libweft.peer.sim.latency import VCubePB
-from libweft.peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
+from libweft.peer.trace.kinds import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -27,7 +27,7 @@ from libweft.bench.runs.scenario import Churn, Scenario, Workload
 from libweft.peer.sim.faults import Reorder
 from libweft.peer.sim.latency import VCubePB
 from libweft.peer.sim.simulator import stream
-from libweft.peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE
+from libweft.peer.trace.kinds import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE
 
 KINDS = (PUBLISH, RECEIVE, DELIVER, JOINED, LEAVE, NODE_DOWN)
 WANTS = ("messages", "subscribed")  # of all: a run serves several figures

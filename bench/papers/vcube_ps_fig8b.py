@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from libweft.bench.papers.figure import Figure, Lab, Measures, Row, measured
 from libweft.bench.papers.vcube_ps_churn import MINUTE, PART, SRPT, VCUBE_PS, WANTS, Point, batches, latency, measure, strangers
 from libweft.bench.papers.vcube_ps_setting import CHARGED, TIMES
-from libweft.peer.trace import QUEUE
+from libweft.peer.trace.kinds import QUEUE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeVar
 from libweft.bench.papers.figure import Lab, Measures
 from libweft.bench.runs.scenario import Scenario, Workload
 from libweft.peer.sim.latency import VCubePS
-from libweft.peer.trace import DELIVER, DROP, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
+from libweft.peer.trace.kinds import DELIVER, DROP, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
 
 KINDS = (PUBLISH, SEND, DROP, RECEIVE, DUPLICATE, DELIVER, JOINED, LEAVE, NODE_DOWN)  # of most figures: one run serves several
 TIMES = (PUBLISH, RECEIVE, DUPLICATE, JOINED, LEAVE, NODE_DOWN)  # all that `libweft.bench.spark.single_root` needs for times

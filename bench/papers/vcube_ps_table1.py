@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from libweft.bench.papers.figure import Figure, Lab, Measures, Row, measured
 from libweft.bench.papers.vcube_ps_fig5 import SRPT, VCUBE_PS, Point, scenario
 from libweft.bench.papers.vcube_ps_setting import CHARGED, FREE, ONCE, RUNS, measured_at
-from libweft.peer.trace import DUPLICATE, PUBLISH, QUEUE
+from libweft.peer.trace.kinds import DUPLICATE, PUBLISH, QUEUE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -31,7 +31,7 @@ from libweft.peer.errors import UsageError, WeftError
 from libweft.peer.machine import MS, SECOND, Build
 from libweft.peer.sim.latency import Uniform
 from libweft.peer.sim.simulator import Simulator
-from libweft.peer.trace import Tracer
+from libweft.peer.trace.tracer import Tracer
 from libweft.pubsub import stacks
 
 IN_FLIGHT = 100_000

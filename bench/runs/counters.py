@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from libweft.peer.machine import Lane, MessageId, Peer
-from libweft.peer.trace import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
+from libweft.peer.trace.kinds import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
 
 NEVER = 1 << 62
 PERCENTILES = (50, 90, 99)

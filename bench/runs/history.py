@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from libweft.peer.machine import Lane, MessageId, Peer
-from libweft.peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH, read_rows
+from libweft.peer.trace.files import read_rows
+from libweft.peer.trace.kinds import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
 
 KINDS = (PUBLISH, DELIVER, JOINED, LEAVE, NODE_DOWN)
 
@@ -48,7 +49,7 @@ class Violation(NamedTuple):
 
 
 class Recorder:
-    """An observer for `libweft.peer.trace.Tracer` that keeps what the checks need."""
+    """An observer for `libweft.peer.trace.tracer.Tracer` that keeps what the checks need."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []

@@ -20,7 +20,8 @@ from libweft.bench.runs.workload import Workload
 from libweft.peer.machine import SECOND
 from libweft.peer.sim import faults
 from libweft.peer.sim.simulator import Simulator, stream
-from libweft.peer.trace import Observer, Tracer
+from libweft.peer.trace.kinds import Observer
+from libweft.peer.trace.tracer import Tracer
 from libweft.pubsub import stacks
 
 Progress: TypeAlias = Callable[[float, str], None]

@@ -360,7 +360,7 @@ def _nodes_of(fault: AnyFault) -> Iterator[int]:
 def _trace_contradictions(scenario: Scenario) -> Iterator[tuple[str, str]]:
     if not scenario.trace.kinds:
         return
-    from libweft.peer.trace import KINDS
+    from libweft.peer.trace.kinds import KINDS
 
     for kind in scenario.trace.kinds:
         if kind not in KINDS:

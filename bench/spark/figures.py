@@ -16,7 +16,7 @@ from libweft.bench.spark.gather import DELIVERY, RECEPTION, Facts, Groups
 from libweft.bench.spark.traces import Run
 from libweft.peer.errors import WeftError
 from libweft.peer.machine import SECOND
-from libweft.peer.trace import DELIVER, DROP, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
+from libweft.peer.trace.kinds import DELIVER, DROP, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
 
 MEMBERSHIP = (JOINED, LEAVE, NODE_DOWN)
 

@@ -32,7 +32,7 @@ from libweft.bench.spark import facts
 from libweft.bench.spark.traces import ROWS, first_line, location
 from libweft.peer.errors import UsageError, WeftError
 from libweft.peer.machine import SECOND
-from libweft.peer.trace import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, SEND
+from libweft.peer.trace.kinds import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, SEND
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

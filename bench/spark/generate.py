@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from libweft.peer.machine import SECOND, MessageId
-from libweft.peer.trace import KINDS, SCHEMA, message_key
+from libweft.peer.trace.kinds import KINDS, SCHEMA
+from libweft.peer.trace.tables import message_key
 
 NODES = 1_000
 TOPICS = 50

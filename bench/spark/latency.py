@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from libweft.bench.spark.facts import joined_from
 from libweft.peer.machine import MS
-from libweft.peer.trace import JOIN, JOINED
+from libweft.peer.trace.kinds import JOIN, JOINED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

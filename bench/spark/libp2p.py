@@ -29,7 +29,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from libweft.bench.spark.libp2p_events import ARRIVAL, JUMP, NANOS, Report, Row, read_rows
 from libweft.bench.spark.traces import MESSAGES, ROWS, Run, Traces, numbers
 from libweft.peer.errors import UsageError
-from libweft.peer.trace import (
+from libweft.peer.trace.kinds import (
     DELIVER,
     DROP,
     JOIN,

@@ -25,13 +25,12 @@ from libweft.peer.libp2p.frame import VARINT_BYTES, read_uvarint
 from libweft.peer.libp2p.pb import parse
 from libweft.peer.libp2p.pb.trace_pb2 import TraceEvent, TraceEventBatch
 from libweft.peer.machine import EPOCH_BITS, SECOND, MessageId
-from libweft.peer.trace import (
+from libweft.peer.trace.kinds import (
     DELIVER,
     DROP,
     DUPLICATE,
     GRAFT,
     JOINED,
-    KEYS,
     LEAVE,
     NEIGHBOR_DOWN,
     NEIGHBOR_UP,
@@ -39,10 +38,8 @@ from libweft.peer.trace import (
     PUBLISH,
     REJECT,
     SEND,
-    hash63,
-    message_key,
-    node_key,
 )
+from libweft.peer.trace.tables import KEYS, hash63, message_key, node_key
 
 LIMIT = 16 << 20  # a batch of all that the remote tracer holds, 65,536 events, is 10 MB
 CHUNK = 1 << 18

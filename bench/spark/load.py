@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from libweft.bench.spark.facts import PAYLOAD
-from libweft.peer.trace import DELIVER, DROP, DUPLICATE, QUEUE, RECEIVE, SEND
+from libweft.peer.trace.kinds import DELIVER, DROP, DUPLICATE, QUEUE, RECEIVE, SEND
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from libweft.peer.errors import UsageError
 from libweft.peer.machine import SECOND
-from libweft.peer.trace import NEIGHBOR_DOWN, NEIGHBOR_UP, NODE_DOWN, NODE_UP
+from libweft.peer.trace.kinds import NEIGHBOR_DOWN, NEIGHBOR_UP, NODE_DOWN, NODE_UP
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

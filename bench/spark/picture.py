@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from libweft.bench.spark import overlay
 from libweft.bench.spark.gather import Facts
 from libweft.bench.spark.traces import numbers
-from libweft.peer.trace import DUPLICATE, GRAFT, NEIGHBOR_UP, PRUNE, PUBLISH, RECEIVE, SEND
+from libweft.peer.trace.kinds import DUPLICATE, GRAFT, NEIGHBOR_UP, PRUNE, PUBLISH, RECEIVE, SEND
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from libweft.bench.spark import facts
 from libweft.bench.spark.facts import PAYLOAD, SANE
-from libweft.peer.trace import DROP, QUEUE, SEND
+from libweft.peer.trace.kinds import DROP, QUEUE, SEND
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

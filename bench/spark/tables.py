@@ -28,7 +28,7 @@ from libweft.bench.spark.gather import (
 )
 from libweft.bench.spark.traces import numbers
 from libweft.peer.machine import SECOND
-from libweft.peer.trace import (
+from libweft.peer.trace.kinds import (
     DELIVER,
     DROP,
     DUPLICATE,

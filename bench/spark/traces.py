@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 
 from libweft.peer.errors import UsageError
 from libweft.peer.machine import SECOND
-from libweft.peer.trace import SCHEMA
+from libweft.peer.trace.kinds import SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession

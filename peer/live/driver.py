@@ -41,7 +41,8 @@ from libweft.peer.live.link import LiveLink, Stream, StreamError
 from libweft.peer.live.outbox import LIMIT, Outbox, Outlet, Parcel
 from libweft.peer.live.store import FileStore
 from libweft.peer.machine import EPOCH_BITS, SECOND, Build, Link, Machine, Message, MessageId, Peer, PeerInfo, admit, speaks
-from libweft.peer.trace import DROP, LINK_DOWN, LINK_UP, NODE_DOWN, NODE_UP, ROLE, SEND, Tracer
+from libweft.peer.trace.kinds import DROP, LINK_DOWN, LINK_UP, NODE_DOWN, NODE_UP, ROLE, SEND
+from libweft.peer.trace.tracer import Tracer
 
 log = logging.getLogger("libweft.driver")
 

@@ -15,7 +15,7 @@ from typing import Any, Generic
 
 from libweft.peer.datagram import Address, DatagramEnv, Endpoint, Machine
 from libweft.peer.errors import UsageError
-from libweft.peer.fake import FakeTimer
+from libweft.peer.fake.env import FakeTimer
 from libweft.peer.sim.simulator import Simulator
 
 FIRST = int(IPv4Address("10.0.0.0"))

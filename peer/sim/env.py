@@ -15,7 +15,7 @@ from libweft.peer.dispatch import about, ask, receive
 from libweft.peer.errors import Refused, UsageError
 from libweft.peer.machine import Build, Codec, Machine, Message, MessageId, Peer, PeerInfo
 from libweft.peer.sim.network import Fan, Freight, Half, Parcel, Uplink
-from libweft.peer.trace import SEND
+from libweft.peer.trace.kinds import SEND
 
 if TYPE_CHECKING:
     from libweft.peer.sim.simulator import Simulator

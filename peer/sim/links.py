@@ -19,7 +19,7 @@ from libweft.peer.machine import Link, Machine, Message, Peer
 from libweft.peer.sim.env import Deaf, SimEnv, SimNode
 from libweft.peer.sim.link_faults import CLOSED
 from libweft.peer.sim.network import Freight, Half, Parcel
-from libweft.peer.trace import DROP, LINK_DOWN, LINK_UP
+from libweft.peer.trace.kinds import DROP, LINK_DOWN, LINK_UP
 
 if TYPE_CHECKING:
     from libweft.peer.sim.simulator import Simulator

@@ -26,7 +26,8 @@ from libweft.peer.sim.latency import Model, Uniform
 from libweft.peer.sim.link_faults import CLOSED, Active
 from libweft.peer.sim.links import Links
 from libweft.peer.sim.network import Fan, Freight, Half, Network, Parcel
-from libweft.peer.trace import NODE_DOWN, NODE_UP, QUEUE, SEND, Tracer
+from libweft.peer.trace.kinds import NODE_DOWN, NODE_UP, QUEUE, SEND
+from libweft.peer.trace.tracer import Tracer
 
 __all__ = ["SimNode", "Simulator", "stream"]
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from libweft.peer.machine import SECOND, Peer
-from libweft.peer.trace import GRAFT, PRUNE
+from libweft.peer.trace.kinds import GRAFT, PRUNE
 from libweft.pubsub.gossipsub.backoff import Backoff
 from libweft.pubsub.gossipsub.messages import Graft, Prune, Pruned
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 
 from libweft.peer.machine import Env, Link, Peer
-from libweft.peer.trace import ROLE
+from libweft.peer.trace.kinds import ROLE
 from libweft.pubsub.gossipsub.config import GossipSubConfig
 from libweft.pubsub.gossipsub.gater import Gater, GaterConfig
 from libweft.pubsub.gossipsub.promises import Promises

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from libweft.overlays.overlay import Overlay
 from libweft.peer.errors import PeerError, UsageError
 from libweft.peer.machine import Codec, Env, Link, Peer, Timer, upon
-from libweft.peer.trace import DUPLICATE, REJECT
+from libweft.peer.trace.kinds import DUPLICATE, REJECT
 from libweft.pubsub.gossipsub.config import GossipSubConfig
 from libweft.pubsub.gossipsub.contacts import Contacts
 from libweft.pubsub.gossipsub.filters import Blacklist, any_topic

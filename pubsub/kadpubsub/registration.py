@@ -15,7 +15,7 @@ from libweft.overlays.claims import learn, told
 from libweft.overlays.kademlia.space import place_of, place_of_key, topic_key
 from libweft.overlays.overlay import Overlay
 from libweft.peer.machine import Env, Message, Peer, PeerInfo, Timer
-from libweft.peer.trace import REJECT
+from libweft.peer.trace.kinds import REJECT
 from libweft.pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
 from libweft.pubsub.kadpubsub.messages import Nearest, Register, Registered, Unregister
 from libweft.pubsub.kadpubsub.registry import Registries, is_registrar

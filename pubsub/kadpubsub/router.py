@@ -17,7 +17,7 @@ from libweft.overlays.claims import check_infos, learn
 from libweft.overlays.overlay import Overlay
 from libweft.peer.errors import PeerError, UsageError
 from libweft.peer.machine import Env, Link, Message, Peer, PeerInfo, Reply, Timer, answers, upon
-from libweft.peer.trace import DUPLICATE, REJECT
+from libweft.peer.trace.kinds import DUPLICATE, REJECT
 from libweft.pubsub.kadpubsub.config import DEFAULTS, KadPubSubConfig
 from libweft.pubsub.kadpubsub.inquiry import Audience
 from libweft.pubsub.kadpubsub.messages import (

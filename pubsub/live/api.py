@@ -36,7 +36,7 @@ from libweft.peer.live.driver import Driver, run_stack
 from libweft.peer.live.host import Host, HostConfig, open_host
 from libweft.peer.live.key_file import load_identity
 from libweft.peer.machine import Peer
-from libweft.peer.trace import Tracer
+from libweft.peer.trace.tracer import Tracer
 from libweft.pubsub import stacks
 from libweft.pubsub.live.defaults import LISTEN, STACK
 from libweft.pubsub.live.isolation import warn

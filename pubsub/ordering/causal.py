@@ -44,7 +44,7 @@ from msgspec import Meta
 
 from libweft.peer.errors import PeerError, UsageError
 from libweft.peer.machine import MS, SECOND, Env, Link, Message, MessageId, Peer, Timer, upon
-from libweft.peer.trace import DUPLICATE, REJECT
+from libweft.peer.trace.kinds import DUPLICATE, REJECT
 from libweft.pubsub.carrier import Spread, parts
 from libweft.pubsub.claims import Topic, check_ids
 from libweft.pubsub.message import OrderHeader, Publication, Verdict

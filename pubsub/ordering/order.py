@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from libweft.overlays.overlay import Overlay
 from libweft.peer.machine import Env, Machine, Peer
-from libweft.peer.trace import DELIVER
+from libweft.peer.trace.kinds import DELIVER
 from libweft.pubsub.message import Interest, OrderHeader, Publication, Verdict
 from libweft.pubsub.router import App, Router
 

@@ -32,7 +32,7 @@ from libweft.overlays.overlay import Overlay
 from libweft.overlays.vcube.machine import VCube
 from libweft.peer.errors import UsageError
 from libweft.peer.machine import MS, SECOND, Env, Link, Message, MessageId, Peer, Timer, upon
-from libweft.peer.trace import DUPLICATE, REJECT
+from libweft.peer.trace.kinds import DUPLICATE, REJECT
 from libweft.pubsub.fair_shares import Shares
 from libweft.pubsub.message import Interest, Publication, weight
 from libweft.pubsub.numbering import MISNUMBERED, bind, is_bound

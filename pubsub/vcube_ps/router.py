@@ -23,7 +23,7 @@ from __future__ import annotations
 from libweft.overlays.overlay import Overlay
 from libweft.peer.errors import Refused
 from libweft.peer.machine import Env, MessageId, Peer, Reply, answers
-from libweft.peer.trace import REJECT
+from libweft.peer.trace.kinds import REJECT
 from libweft.pubsub.message import Interest, Publication
 from libweft.pubsub.router import App
 from libweft.pubsub.vcube_ps.config import DEFAULTS, VCubePSConfig

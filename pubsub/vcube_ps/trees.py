@@ -24,7 +24,7 @@ from libweft.overlays.vcube.machine import VCube
 from libweft.overlays.vcube.messages import Member
 from libweft.peer.errors import PeerError, UsageError
 from libweft.peer.machine import MS, SECOND, Env, Message, MessageId, Peer, PeerInfo, Timer, upon
-from libweft.peer.trace import DUPLICATE, REJECT
+from libweft.peer.trace.kinds import DUPLICATE, REJECT
 from libweft.pubsub.claims import NUMBER
 from libweft.pubsub.message import Interest, Publication, weight
 from libweft.pubsub.numbering import MISNUMBERED, bind, is_bound

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from libweft.bench.runs.counters import Counters, percentile
 from libweft.peer.machine import Lane, MessageId, Peer
-from libweft.peer.trace import (
+from libweft.peer.trace.kinds import (
     DELIVER,
     DROP,
     DUPLICATE,
@@ -26,8 +26,8 @@ from libweft.peer.trace import (
     RECEIVE,
     REJECT,
     SEND,
-    Tracer,
 )
+from libweft.peer.trace.tracer import Tracer
 
 WINDOW = 100
 M, N = MessageId(0, 1, 1), MessageId(0, 1, 2)

@@ -12,7 +12,7 @@ from libweft.bench.runs.scenario import Scenario, Workload, validate
 from libweft.peer.errors import UsageError
 from libweft.peer.machine import MS, SECOND, MessageId, Peer
 from libweft.peer.sim.latency import Constant
-from libweft.peer.trace import DELIVER, PUBLISH
+from libweft.peer.trace.kinds import DELIVER, PUBLISH
 
 
 class Timed(Recorder):

@@ -27,7 +27,7 @@ from libweft.bench.runs.run import run
 from libweft.bench.runs.scenario import Scenario, Workload
 from libweft.peer.errors import UsageError
 from libweft.peer.sim.faults import Reorder
-from libweft.peer.trace import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
+from libweft.peer.trace.kinds import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH
 
 CHECKS: tuple[Callable[[Iterable[Story]], list[Violation]], ...] = (fifo, causal, total, gapless, complete, agreement, integrity)
 

@@ -29,7 +29,7 @@ from libweft.bench.sweep.confidence import student
 from libweft.overlays import graphs
 from libweft.peer.errors import UsageError, WeftError
 from libweft.peer.sim.faults import MassCrash
-from libweft.peer.trace import KINDS
+from libweft.peer.trace.kinds import KINDS
 
 SPARK = cast(Any, object())
 KEYS = {"id", "title", "source", "quick", "seed", "runs", "rows", "picture"}

@@ -26,7 +26,7 @@ from libweft.bench.runs.scenario import (
 )
 from libweft.peer.errors import UsageError
 from libweft.peer.sim import faults, latency
-from libweft.peer.trace import KINDS
+from libweft.peer.trace.kinds import KINDS
 from libweft.pubsub import stacks
 
 SCENARIOS = Path(__file__).parents[2] / "bench" / "scenarios"

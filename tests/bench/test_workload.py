@@ -24,7 +24,8 @@ from libweft.peer.machine import SECOND, Lane, MessageId, Peer
 from libweft.peer.sim import faults
 from libweft.peer.sim.latency import Constant
 from libweft.peer.sim.simulator import Simulator
-from libweft.peer.trace import DELIVER, JOINED, LEAVE, LINK_DOWN, NODE_DOWN, NODE_UP, PUBLISH, Tracer
+from libweft.peer.trace.kinds import DELIVER, JOINED, LEAVE, LINK_DOWN, NODE_DOWN, NODE_UP, PUBLISH
+from libweft.peer.trace.tracer import Tracer
 from libweft.pubsub import stacks
 from libweft.pubsub.router import Router
 from tests.conftest import note_replay

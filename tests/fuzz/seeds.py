@@ -33,7 +33,7 @@ from libweft.peer.live.collect.messages import FROM_COLLECTOR, FROM_PEER, Ask, H
 from libweft.peer.live.collect.messages import Taken as Written
 from libweft.peer.live.transport import NOISE, YAMUX
 from libweft.peer.machine import Lane, Message, MessageId, PeerInfo
-from libweft.peer.trace import NODE_UP, PUBLISH
+from libweft.peer.trace.kinds import NODE_UP, PUBLISH
 from libweft.pubsub.flood import PROTOCOL
 from libweft.pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned, Test
 from libweft.pubsub.gossipsub.wire import MeshCodec

@@ -27,7 +27,7 @@ from libweft.peer.codec import MsgpackCodec
 from libweft.peer.datagram import CONTENT_LIMIT, GARBAGE
 from libweft.peer.dispatch import ask, receive
 from libweft.peer.errors import PeerError, UsageError
-from libweft.peer.fake import FakeEnv
+from libweft.peer.fake.env import FakeEnv
 from libweft.peer.libp2p.address import Address
 from libweft.peer.libp2p.frame import Frames, read_uvarint, uvarint
 from libweft.peer.libp2p.ids import Identity, PublicKey, check_peer, key_in, parse_peer, peer_text
@@ -45,7 +45,7 @@ from libweft.peer.live.transport import NOISE, YAMUX
 from libweft.peer.machine import Link, Message, MessageId
 from libweft.peer.sim.datagram import SimDatagrams
 from libweft.peer.sim.simulator import Simulator
-from libweft.peer.trace import Keys, message_table, row_table
+from libweft.peer.trace.tables import Keys, message_table, row_table
 from libweft.pubsub.flood import PROTOCOL
 from libweft.pubsub.gossipsub.messages import Graft
 from libweft.pubsub.gossipsub.router import GossipSub

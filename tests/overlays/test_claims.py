@@ -17,7 +17,7 @@ from libweft.overlays.xbot import XBot
 from libweft.peer.codec import FRAME_LIMIT, msgpack
 from libweft.peer.dispatch import ask, receive
 from libweft.peer.errors import PeerError
-from libweft.peer.fake import FakeEnv
+from libweft.peer.fake.env import FakeEnv
 from libweft.peer.machine import Message, PeerInfo
 
 LETTERS = ("x", "\N{LATIN SMALL LETTER E WITH ACUTE}", "\N{SNOWMAN}", "\N{GRINNING FACE}")  # one to four bytes each

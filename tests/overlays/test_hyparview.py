@@ -27,9 +27,10 @@ from libweft.overlays.hyparview import (
 from libweft.peer.codec import msgpack
 from libweft.peer.dispatch import receive
 from libweft.peer.errors import PeerError, UsageError
-from libweft.peer.fake import FakeEnv, FakeWire
+from libweft.peer.fake.env import FakeEnv
+from libweft.peer.fake.wire import FakeWire
 from libweft.peer.machine import SECOND, Build, Link, Message, Peer, PeerInfo
-from libweft.peer.trace import NEIGHBOR_DOWN, NEIGHBOR_UP
+from libweft.peer.trace.kinds import NEIGHBOR_DOWN, NEIGHBOR_UP
 
 CONFIG = HyParViewConfig()
 SIZE = CONFIG.active_size

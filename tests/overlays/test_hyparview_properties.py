@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from libweft.overlays.hyparview import ASKS, REPLIES, HyParView, HyParViewConfig
-from libweft.peer.fake import FakeWire
+from libweft.peer.fake.wire import FakeWire
 from libweft.peer.machine import SECOND, Build, Peer
 from libweft.peer.sim import faults
 from libweft.peer.sim.latency import Uniform
 from libweft.peer.sim.simulator import Simulator
-from libweft.peer.trace import NEIGHBOR_DOWN, NEIGHBOR_UP, NODE_UP, Tracer
+from libweft.peer.trace.kinds import NEIGHBOR_DOWN, NEIGHBOR_UP, NODE_UP
+from libweft.peer.trace.tracer import Tracer
 from tests.peer.live_world import JUMP_S, LiveWorld
 
 NODES = 10

@@ -20,7 +20,8 @@ from libweft.overlays.kademlia.space import BITS, name_of, place_of, place_of_ke
 from libweft.overlays.kademlia.wire import KEY_LIMIT
 from libweft.peer.dispatch import ask, receive
 from libweft.peer.errors import PeerError, Refused, UsageError
-from libweft.peer.fake import FakeEnv, FakeRequest, FakeWire
+from libweft.peer.fake.env import FakeEnv, FakeRequest
+from libweft.peer.fake.wire import FakeWire
 from libweft.peer.machine import SECOND, Build, Link, Message, Peer, PeerInfo
 
 AGES = 10**9 * SECOND

@@ -14,7 +14,8 @@ from libweft.overlays.kademlia.neighbors import CHOOSE, FULL, LEFT, NEAREST, PRO
 from libweft.overlays.kademlia.space import place_of, place_of_key
 from libweft.peer.dispatch import receive
 from libweft.peer.errors import UsageError
-from libweft.peer.fake import FakeEnv, FakeWire
+from libweft.peer.fake.env import FakeEnv
+from libweft.peer.fake.wire import FakeWire
 from libweft.peer.machine import SECOND, Build, Env, Link, Machine, Message, Peer, PeerInfo, upon
 
 AGES = 10**9 * SECOND

@@ -36,7 +36,7 @@ from libweft.overlays.kademlia_udp.rpc import (
 )
 from libweft.peer.datagram import CONTENT_LIMIT, Address, OnFail, OnReply
 from libweft.peer.errors import PeerError, UsageError
-from libweft.peer.fake import FakeClock, FakeTimer
+from libweft.peer.fake.env import FakeClock, FakeTimer
 from libweft.peer.machine import SECOND
 
 ME = bytes(20)

@@ -14,7 +14,7 @@ from libweft.overlays.kademlia.messages import AddProvider, FindNode, GetProvide
 from libweft.overlays.kademlia.records import RecordLimits
 from libweft.overlays.kademlia.wire import ADDRESS_BYTES, ADDRESSES, KEY_LIMIT, LIMIT, PEERS, KadCodec, kad
 from libweft.peer.errors import PeerError, UsageError
-from libweft.peer.fake import FakeEnv
+from libweft.peer.fake.env import FakeEnv
 from libweft.peer.libp2p.address import Address
 from libweft.peer.libp2p.frame import uvarint
 from libweft.peer.libp2p.ids import Identity

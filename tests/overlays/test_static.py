@@ -6,7 +6,7 @@ import pytest
 
 from libweft.overlays.static import FIRST_RETRY, LAST_RETRY, Static
 from libweft.peer.errors import UsageError
-from libweft.peer.fake import FakeEnv
+from libweft.peer.fake.env import FakeEnv
 from libweft.peer.machine import MS, SECOND, Link, Peer
 
 PROTOCOL = "/test/1"

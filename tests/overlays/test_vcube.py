@@ -20,7 +20,8 @@ from libweft.overlays.vcube.messages import COUNTER, LIST, NEVER, Admitted, AreY
 from libweft.peer.codec import msgpack
 from libweft.peer.dispatch import ask, receive
 from libweft.peer.errors import PeerError, Refused, UsageError
-from libweft.peer.fake import FakeEnv, FakeWire
+from libweft.peer.fake.env import FakeEnv
+from libweft.peer.fake.wire import FakeWire
 from libweft.peer.machine import MS, SECOND, Build, Machine, Message, Peer, PeerInfo
 from libweft.peer.sim.latency import Constant, Uniform
 from libweft.peer.sim.simulator import Simulator

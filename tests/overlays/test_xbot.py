@@ -13,7 +13,7 @@ from libweft.overlays.xbot import NEARER, WINDOW, Optimization, Probe, ProbeRepl
 from libweft.peer.codec import msgpack
 from libweft.peer.dispatch import receive
 from libweft.peer.errors import PeerError, UsageError
-from libweft.peer.fake import FakeEnv, FakeTimer
+from libweft.peer.fake.env import FakeEnv, FakeTimer
 from libweft.peer.machine import MS, SECOND, Lane, Link, Message, Peer, PeerInfo
 
 AGES = 10**9 * SECOND

@@ -21,12 +21,13 @@ from libweft.overlays.hyparview import ASKS, Disconnect, Join, Neighbor, Neighbo
 from libweft.overlays.xbot import Optimization, Probe, ProbeReply, Replace, ReplaceReply, Switch, XBot, XBotConfig
 from libweft.peer.dispatch import receive
 from libweft.peer.errors import PeerError
-from libweft.peer.fake import FakeEnv, FakeTimer
+from libweft.peer.fake.env import FakeEnv, FakeTimer
 from libweft.peer.machine import MS, SECOND, Build, Link, Message, Peer, PeerInfo, upon
 from libweft.peer.sim import faults
 from libweft.peer.sim.latency import Matrix
 from libweft.peer.sim.simulator import Simulator
-from libweft.peer.trace import NEIGHBOR_DOWN, NEIGHBOR_UP, NODE_DOWN, NODE_UP, Tracer
+from libweft.peer.trace.kinds import NEIGHBOR_DOWN, NEIGHBOR_UP, NODE_DOWN, NODE_UP
+from libweft.peer.trace.tracer import Tracer
 from tests.overlays.test_hyparview_properties import NODES, PHASES, check_bounds, fault, knowledge, reached, simulated
 from tests.peer.live_world import JUMP_S, LiveWorld
 

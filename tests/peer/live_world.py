@@ -17,7 +17,7 @@ from libweft.peer.live.driver import Driver
 from libweft.peer.live.host import Host, HostConfig
 from libweft.peer.live.transport import Listener
 from libweft.peer.machine import SECOND, Build, Machine, Peer
-from libweft.peer.trace import Tracer
+from libweft.peer.trace.tracer import Tracer
 
 JUMP_S = 0.01
 ANYWHERE = Address.parse("/ip4/127.0.0.1/tcp/0")

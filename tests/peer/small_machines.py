@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from libweft.overlays.overlay import Overlay
 from libweft.peer.errors import PeerError, Refused
 from libweft.peer.machine import MS, SECOND, Build, Env, Link, Machine, Message, MessageId, Peer, Reply, answers, upon
-from libweft.peer.trace import DUPLICATE
+from libweft.peer.trace.kinds import DUPLICATE
 from libweft.pubsub.message import Interest, Publication, Verdict
 from libweft.pubsub.router import Router
 

@@ -42,7 +42,9 @@ from libweft.peer.live.collect.sender import Sender
 from libweft.peer.live.collect.stream import FrameStream
 from libweft.peer.live.host import Host, HostConfig, open_host
 from libweft.peer.machine import SECOND, Lane, MessageId
-from libweft.peer.trace import DELIVER, JOINED, PUBLISH, ROLE, SEND, Row, TraceError, node_key, read_rows
+from libweft.peer.trace.files import read_rows
+from libweft.peer.trace.kinds import DELIVER, JOINED, PUBLISH, ROLE, SEND, Row, TraceError
+from libweft.peer.trace.tables import node_key
 from tests.peer.test_host import DEADLINE_S, FOUR, until
 
 ME, OTHER = (Identity.from_seed(bytes(31) + bytes([n])).peer for n in (1, 2))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from libweft.peer.fake import FakeWire
+from libweft.peer.fake.wire import FakeWire
 from libweft.peer.machine import SECOND, Env, Link, Machine, Peer
 from libweft.peer.sim.latency import Constant
 from libweft.peer.sim.simulator import Simulator

@@ -13,7 +13,7 @@ import trio
 from pytest_trio import trio_fixture  # type: ignore[import-untyped]
 from trio.testing import MockClock
 
-from libweft.peer.fake import FakeWire
+from libweft.peer.fake.wire import FakeWire
 from libweft.peer.machine import MS, SECOND, Build, Env, Link, Machine, Peer
 from libweft.peer.sim.latency import Constant
 from libweft.peer.sim.simulator import Simulator

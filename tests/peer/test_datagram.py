@@ -31,7 +31,7 @@ from libweft.peer.datagram import (
     NoAnswer,
 )
 from libweft.peer.errors import PeerError, UsageError
-from libweft.peer.fake import FakeClock, FakeTimer
+from libweft.peer.fake.env import FakeClock, FakeTimer
 from libweft.peer.live.datagram import open_datagram, resolve
 from libweft.peer.machine import MS, SECOND
 from libweft.peer.sim.datagram import SimDatagrams

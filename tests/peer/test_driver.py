@@ -19,7 +19,8 @@ from libweft.peer.live.host import open_host
 from libweft.peer.live.outbox import LIMIT
 from libweft.peer.live.store import FileStore
 from libweft.peer.machine import SECOND, Env, Lane, Link, Machine, Message, Peer, Reply, answers, upon
-from libweft.peer.trace import LINK_DOWN, LINK_UP, NODE_DOWN, NODE_UP, ROLE, SEND, Tracer
+from libweft.peer.trace.kinds import LINK_DOWN, LINK_UP, NODE_DOWN, NODE_UP, ROLE, SEND
+from libweft.peer.trace.tracer import Tracer
 from tests.peer.live_world import JUMP_S, LiveWorld
 
 HERE = ["/ip4/127.0.0.1/tcp/0"]

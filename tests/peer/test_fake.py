@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from libweft.peer.dispatch import ask, receive
 from libweft.peer.errors import PeerError, UsageError
-from libweft.peer.fake import FakeEnv, FakeWire, Traced
+from libweft.peer.fake.env import FakeEnv, Traced
+from libweft.peer.fake.wire import FakeWire
 from libweft.peer.machine import MS, SECOND, Env, Lane, Link, Machine, Message, Peer, PeerInfo, Reply, upon
 from tests.peer.small_machines import Answer, Keeper, Note, Oracle, Question, keepers, oracle
 

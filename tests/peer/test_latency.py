@@ -15,7 +15,8 @@ import pytest
 from libweft.peer.machine import MS, SECOND, Lane, Message
 from libweft.peer.sim.latency import Constant, LogNormal, Matrix, Model, Normal, Uniform, VCubePB, VCubePS
 from libweft.peer.sim.simulator import Simulator
-from libweft.peer.trace import DROP, QUEUE, Tracer
+from libweft.peer.trace.kinds import DROP, QUEUE
+from libweft.peer.trace.tracer import Tracer
 from tests.peer.test_sim import Alarm, Hint, Probe, Spare, Word, load, pair, probes
 
 MANY = 20_000

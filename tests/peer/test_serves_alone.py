@@ -11,7 +11,7 @@ from pytest_trio import trio_fixture  # type: ignore[import-untyped]
 from trio.testing import MockClock
 
 from libweft.peer.errors import PeerError, Refused
-from libweft.peer.fake import FakeWire
+from libweft.peer.fake.wire import FakeWire
 from libweft.peer.libp2p.frame import uvarint
 from libweft.peer.live.driver import ALONE_S, REQUESTS
 from libweft.peer.live.link import Stream

@@ -40,7 +40,7 @@ from libweft.peer.sim import faults, latency
 from libweft.peer.sim.latency import Constant, Uniform
 from libweft.peer.sim.network import Half
 from libweft.peer.sim.simulator import Simulator
-from libweft.peer.trace import Tracer
+from libweft.peer.trace.tracer import Tracer
 from tests.conftest import note_replay
 
 ROOT = Path(__file__).parents[2]

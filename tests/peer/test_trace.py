@@ -17,10 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libweft.peer import trace
 from libweft.peer.errors import UsageError
 from libweft.peer.machine import Lane, MessageId
-from libweft.peer.trace import DELIVER, DUPLICATE, JOINED, KINDS, PUBLISH, RECEIVE, ROLE, SEND, TraceError, Tracer, read_rows
+from libweft.peer.trace import hops as hops_module
+from libweft.peer.trace import tables
+from libweft.peer.trace.files import read_rows
+from libweft.peer.trace.kinds import DELIVER, DUPLICATE, JOINED, KINDS, PUBLISH, RECEIVE, ROLE, SEND, TraceError
+from libweft.peer.trace.tracer import Tracer
 
 ROOT = Path(__file__).resolve().parents[2]
 M = MessageId(0, 1, 1)
@@ -91,10 +94,10 @@ def test_a_row_comes_back_as_it_was_emitted(tmp_path: Path) -> None:
     tracer.emit(9, 5, "reject", "news", M, 3, 1, None, None, None, "too long")
     tracer.close()
     table = read_rows(tmp_path / "run")
-    key = trace.message_key(M)
+    key = tables.message_key(M)
     assert table.column_names == COLUMNS
     assert [list(row.values()) for row in table.to_pylist()] == [
-        [7, 3, "publish", "news", key, None, 0, None, None, None, None, [trace.message_key(other)]],
+        [7, 3, "publish", "news", key, None, 0, None, None, None, None, [tables.message_key(other)]],
         [8, 3, "send", "news", key, 5, None, 2, 64, "payload", None, None],
         [9, 5, "reject", "news", key, 3, 1, None, None, None, "too long", None],
     ]
@@ -124,7 +127,7 @@ def test_the_hash_does_not_see_where_chunks_end(cuts: list[int], rows: int) -> N
 def test_the_hash_does_not_see_the_size_of_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     hashes = set()
     for size in (1, 15, 16, 17, 1_000, 65_536):
-        monkeypatch.setattr(trace, "CHUNK", size)
+        monkeypatch.setattr("libweft.peer.trace.tracer.CHUNK", size)
         hashes.add(run(Tracer(), 10_000))
     assert len(hashes) == 1
 
@@ -259,7 +262,7 @@ def test_messages_map_back_to_their_ids_though_publish_is_not_written(tmp_path: 
     found = [row for part in sorted(tmp_path.glob("messages-*.parquet")) for row in pq.read_table(part).to_pylist()]
     wanted = [MessageId(i % 5, 1, i) for i in range(40)]
     assert [MessageId(r["source"], r["epoch"], r["sequence"]) for r in found] == wanted
-    assert [r["msg"] for r in found] == [trace.message_key(m) for m in wanted]
+    assert [r["msg"] for r in found] == [tables.message_key(m) for m in wanted]
     assert {r["msg"] for r in found} == set(column(tmp_path, "msg"))
 
 
@@ -270,7 +273,7 @@ def test_live_nodes_map_back_to_their_peer_ids(tmp_path: Path) -> None:
     tracer.close()
     parts = [pq.read_table(part).to_pylist() for part in sorted(tmp_path.glob("nodes-*.parquet"))]
     assert [[row["peer"] for row in part] for part in parts] == [[b"alice", b"bob", b"carol"], [b"dave"]]
-    assert parts[0][0]["node"] == trace.node_key(b"alice") == column(tmp_path, "node")[0]
+    assert parts[0][0]["node"] == tables.node_key(b"alice") == column(tmp_path, "node")[0]
 
 
 def test_simulated_nodes_are_themselves_and_need_no_table(tmp_path: Path) -> None:
@@ -282,15 +285,15 @@ def test_simulated_nodes_are_themselves_and_need_no_table(tmp_path: Path) -> Non
 
 @given(st.integers(0, 2**63 - 1) | st.binary(max_size=40), st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))
 def test_a_key_is_a_non_negative_int64_and_a_function_of_the_id(source, epoch: int, sequence: int) -> None:
-    key = trace.message_key(MessageId(source, epoch, sequence))
+    key = tables.message_key(MessageId(source, epoch, sequence))
     assert 0 <= key < 2**63
-    assert key == trace.message_key(MessageId(source, epoch, sequence))
-    assert 0 <= trace.node_key(source) < 2**63
+    assert key == tables.message_key(MessageId(source, epoch, sequence))
+    assert 0 <= tables.node_key(source) < 2**63
 
 
 def test_forgotten_keys_change_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for size in (2, 65_536):
-        monkeypatch.setattr(trace, "KEYS", size)
+        monkeypatch.setattr(tables, "KEYS", size)
         tracer = Tracer(tmp_path / str(size))
         run(tracer)
         tracer.close()
@@ -334,7 +337,7 @@ def test_hops_stay_unknown_where_nothing_tells_them() -> None:
 
 
 def test_hop_tables_are_bounded_and_the_oldest_message_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace, "HOPS_BYTES", 1_024)
+    monkeypatch.setattr("libweft.peer.trace.tracer.HOPS_BYTES", 1_024)
     seen = Seen()
     tracer = Tracer(level="none", observer=seen)
     messages = [MessageId(0, 1, i) for i in range(100)]
@@ -350,7 +353,7 @@ def test_hop_tables_are_bounded_and_the_oldest_message_goes_first(monkeypatch: p
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 400), st.integers(0, 400)), max_size=60))
 def test_hop_tables_never_hold_more_than_they_may(events: list[tuple[int, int, int]]) -> None:
-    hops = trace._Hops(2_048)
+    hops = hops_module.Hops(2_048)
     for sequence, node, sender in events:
         m = MessageId(0, 1, sequence)
         hops.fill(PUBLISH, sender, m, None, 0)

@@ -21,7 +21,8 @@ from libweft.peer.sim import faults
 from libweft.peer.sim.faults import AnyFault
 from libweft.peer.sim.latency import Uniform
 from libweft.peer.sim.simulator import Simulator
-from libweft.peer.trace import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, NODE_UP, PUBLISH, RECEIVE, SEND, Tracer
+from libweft.peer.trace.kinds import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, NODE_UP, PUBLISH, RECEIVE, SEND
+from libweft.peer.trace.tracer import Tracer
 from libweft.pubsub import stacks
 from tests.conftest import note_replay
 

@@ -9,7 +9,7 @@ from libweft.overlays.vcube.machine import VCube
 from libweft.overlays.vcube.members import Founders
 from libweft.overlays.vcube.messages import Member, News
 from libweft.peer.dispatch import receive
-from libweft.peer.fake import FakeEnv
+from libweft.peer.fake.env import FakeEnv
 from libweft.peer.machine import Message, MessageId, Peer, PeerInfo
 from libweft.pubsub.message import Publication, Verdict
 from libweft.pubsub.scribe.config import ScribeConfig

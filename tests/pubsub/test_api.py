@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from libweft.peer.errors import UsageError
-from libweft.peer.fake import FakeEnv
+from libweft.peer.fake.env import FakeEnv
 from libweft.peer.libp2p.ids import Identity, peer_text
 from libweft.peer.machine import SECOND, MessageId
 from libweft.pubsub.flood import Flood

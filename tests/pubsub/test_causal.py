@@ -15,10 +15,10 @@ from libweft.overlays.overlay import Overlay
 from libweft.peer.codec import FRAME_LIMIT, msgpack
 from libweft.peer.dispatch import receive
 from libweft.peer.errors import PeerError, UsageError
-from libweft.peer.fake import FakeEnv
+from libweft.peer.fake.env import FakeEnv
 from libweft.peer.libp2p.ids import Identity
 from libweft.peer.machine import MS, SECOND, Link, Message, MessageId, Peer
-from libweft.peer.trace import DELIVER, DUPLICATE, JOINED, PUBLISH, REJECT
+from libweft.peer.trace.kinds import DELIVER, DUPLICATE, JOINED, PUBLISH, REJECT
 from libweft.pubsub.claims import NUMBER, check_order
 from libweft.pubsub.flood import Flood
 from libweft.pubsub.message import OrderHeader, Publication, Verdict

@@ -9,7 +9,8 @@ import trio
 
 from libweft.peer.errors import UsageError
 from libweft.peer.libp2p.ids import Identity, peer_text
-from libweft.peer.trace import PUBLISH, read_rows
+from libweft.peer.trace.files import read_rows
+from libweft.peer.trace.kinds import PUBLISH
 from libweft.pubsub.live import api
 from libweft.pubsub.live.api import PubSub, PubSubConfig
 from tests.peer.test_host import DEADLINE_S, FOUR, until

@@ -6,7 +6,7 @@ import pytest
 
 from libweft.overlays.overlay import Overlay
 from libweft.peer.errors import UsageError
-from libweft.peer.fake import FakeEnv
+from libweft.peer.fake.env import FakeEnv
 from libweft.peer.machine import MessageId
 from libweft.pubsub.flood import Flood
 from libweft.pubsub.message import OrderHeader, Publication

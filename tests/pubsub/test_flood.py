@@ -17,11 +17,12 @@ from trio.testing import MockClock
 from libweft.overlays.overlay import Overlay
 from libweft.peer.dispatch import receive
 from libweft.peer.errors import PeerError, UsageError
-from libweft.peer.fake import FakeEnv, FakeWire, Traced
+from libweft.peer.fake.env import FakeEnv, Traced
+from libweft.peer.fake.wire import FakeWire
 from libweft.peer.machine import SECOND, Build, Machine, Message, MessageId, Peer
 from libweft.peer.sim.latency import Uniform
 from libweft.peer.sim.simulator import Simulator
-from libweft.peer.trace import DELIVER, DUPLICATE, JOIN, JOINED, LEAVE, PUBLISH, RECEIVE, REJECT
+from libweft.peer.trace.kinds import DELIVER, DUPLICATE, JOIN, JOINED, LEAVE, PUBLISH, RECEIVE, REJECT
 from libweft.pubsub import stacks
 from libweft.pubsub.flood import PROTOCOL, Flood
 from libweft.pubsub.message import Attributes, Filter, Interest, OrderHeader, Publication, Verdict

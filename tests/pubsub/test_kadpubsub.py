@@ -19,9 +19,10 @@ from libweft.overlays.overlay import Overlay
 from libweft.peer.codec import msgpack
 from libweft.peer.dispatch import ask, receive
 from libweft.peer.errors import PeerError, UsageError
-from libweft.peer.fake import FakeEnv, FakeRequest, FakeWire
+from libweft.peer.fake.env import FakeEnv, FakeRequest
+from libweft.peer.fake.wire import FakeWire
 from libweft.peer.machine import SECOND, Build, Env, Link, Message, MessageId, Peer, PeerInfo
-from libweft.peer.trace import REJECT
+from libweft.peer.trace.kinds import REJECT
 from libweft.pubsub.kadpubsub import registration, registry, vicinity
 from libweft.pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
 from libweft.pubsub.kadpubsub.inquiry import RECENT, Members

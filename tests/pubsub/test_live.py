@@ -21,7 +21,7 @@ from libweft.__main__ import main
 from libweft.peer.errors import UsageError
 from libweft.peer.libp2p.ids import Identity, peer_text
 from libweft.peer.live.host import open_host
-from libweft.peer.trace import DELIVER, JOINED, PUBLISH, RECEIVE, REJECT
+from libweft.peer.trace.kinds import DELIVER, JOINED, PUBLISH, RECEIVE, REJECT
 from libweft.pubsub.live import isolation as alone
 from libweft.pubsub.live.api import PubSub, PubSubConfig
 from libweft.pubsub.live.subscription import Message

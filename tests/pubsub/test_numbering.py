@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from libweft.overlays.vcube.machine import VCube
 from libweft.overlays.vcube.members import Founders
 from libweft.peer.dispatch import receive
-from libweft.peer.fake import FakeEnv
+from libweft.peer.fake.env import FakeEnv
 from libweft.peer.machine import SECOND, Env, Message, Peer
-from libweft.peer.trace import REJECT
+from libweft.peer.trace.kinds import REJECT
 from libweft.pubsub.live.api import PubSub, PubSubConfig
 from libweft.pubsub.message import Publication
 from libweft.pubsub.numbering import MISNUMBERED, bind, is_bound

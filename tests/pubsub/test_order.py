@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from libweft.overlays.overlay import Overlay
 from libweft.peer.dispatch import receive
-from libweft.peer.fake import FakeEnv
+from libweft.peer.fake.env import FakeEnv
 from libweft.peer.machine import Env, MessageId, Peer
-from libweft.peer.trace import DELIVER, RECEIVE
+from libweft.peer.trace.kinds import DELIVER, RECEIVE
 from libweft.pubsub.flood import Flood
 from libweft.pubsub.message import OrderHeader, Publication
 from libweft.pubsub.ordering.order import Order

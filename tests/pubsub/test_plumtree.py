@@ -18,11 +18,13 @@ from libweft.overlays.static import Static
 from libweft.peer.codec import msgpack
 from libweft.peer.dispatch import receive
 from libweft.peer.errors import PeerError, UsageError
-from libweft.peer.fake import FakeEnv, FakeWire, Traced
+from libweft.peer.fake.env import FakeEnv, Traced
+from libweft.peer.fake.wire import FakeWire
 from libweft.peer.machine import MS, SECOND, Build, Env, Lane, Machine, Message, MessageId, Peer
 from libweft.peer.sim.latency import Uniform
 from libweft.peer.sim.simulator import Simulator
-from libweft.peer.trace import DELIVER, DUPLICATE, GRAFT, PRUNE, PUBLISH, RECEIVE, REJECT, Tracer
+from libweft.peer.trace.kinds import DELIVER, DUPLICATE, GRAFT, PRUNE, PUBLISH, RECEIVE, REJECT
+from libweft.peer.trace.tracer import Tracer
 from libweft.pubsub.message import Interest, OrderHeader, Publication, Verdict
 from libweft.pubsub.plumtree import (
     ANNOUNCERS,

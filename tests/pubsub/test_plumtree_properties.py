@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from libweft.overlays.graphs import Edges, distances
 from libweft.overlays.static import Static
 from libweft.peer.dispatch import receive
-from libweft.peer.fake import FakeEnv, FakeWire, WireNode
+from libweft.peer.fake.env import FakeEnv
+from libweft.peer.fake.wire import FakeWire, WireNode
 from libweft.peer.machine import SECOND, Build, Env, Machine, MessageId, Peer
-from libweft.peer.trace import DUPLICATE, RECEIVE
+from libweft.peer.trace.kinds import DUPLICATE, RECEIVE
 from libweft.pubsub.message import Publication, weight
 from libweft.pubsub.plumtree import KNOWN, PROTOCOL, Gossip, Graft, Heard, IHave, Plumtree, PlumtreeConfig, Prune, Summary
 from tests.pubsub.apps import Inbox

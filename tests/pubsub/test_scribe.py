@@ -23,12 +23,13 @@ from libweft.overlays.vcube.messages import Member, News
 from libweft.peer.codec import msgpack
 from libweft.peer.dispatch import receive
 from libweft.peer.errors import PeerError, UsageError
-from libweft.peer.fake import FakeEnv, FakeWire
+from libweft.peer.fake.env import FakeEnv
+from libweft.peer.fake.wire import FakeWire
 from libweft.peer.machine import SECOND, Link, Machine, Message, MessageId, PeerInfo
 from libweft.peer.sim.faults import AnyFault, Crash, Duplicate, Loss, MassCrash, Partition, Reorder, Restart
 from libweft.peer.sim.latency import Uniform
 from libweft.peer.sim.simulator import Simulator
-from libweft.peer.trace import DUPLICATE, REJECT
+from libweft.peer.trace.kinds import DUPLICATE, REJECT
 from libweft.pubsub import stacks
 from libweft.pubsub.claims import NUMBER
 from libweft.pubsub.message import Filter, OrderHeader, Publication, Verdict

@@ -11,7 +11,7 @@ from libweft.overlays.kademlia.neighbors import KademliaNeighbors
 from libweft.overlays.kademlia.space import place_of, place_of_key
 from libweft.overlays.vcube.messages import Member, News
 from libweft.peer.dispatch import receive
-from libweft.peer.fake import FakeEnv
+from libweft.peer.fake.env import FakeEnv
 from libweft.peer.machine import MessageId, PeerInfo
 from libweft.pubsub.message import Verdict
 from libweft.pubsub.scribe import router as scribe

@@ -11,7 +11,7 @@ from libweft.bench.runs.workload import Listener
 from libweft.overlays import graphs
 from libweft.overlays.static import Static
 from libweft.peer.errors import UsageError
-from libweft.peer.fake import FakeEnv
+from libweft.peer.fake.env import FakeEnv
 from libweft.pubsub import stacks
 from libweft.pubsub.flood import PROTOCOL, Flood
 from libweft.pubsub.options import describe

@@ -11,7 +11,7 @@ from libweft.overlays.vcube.members import Founders
 from libweft.overlays.vcube.messages import Admitted, Member
 from libweft.peer.codec import msgpack
 from libweft.peer.dispatch import receive
-from libweft.peer.fake import FakeEnv
+from libweft.peer.fake.env import FakeEnv
 from libweft.peer.machine import Message, MessageId, PeerInfo
 from libweft.pubsub.claims import NUMBER
 from libweft.pubsub.message import Interest

@@ -22,12 +22,13 @@ from libweft.overlays.vcube.messages import Admitted, Member, News, Report
 from libweft.peer.codec import msgpack
 from libweft.peer.dispatch import ask, receive
 from libweft.peer.errors import PeerError, Refused, UsageError
-from libweft.peer.fake import FakeEnv, FakeWire
+from libweft.peer.fake.env import FakeEnv
+from libweft.peer.fake.wire import FakeWire
 from libweft.peer.machine import SECOND, Machine, Message, MessageId, Peer, PeerInfo
 from libweft.peer.sim.faults import MassCrash
 from libweft.peer.sim.latency import Uniform
 from libweft.peer.sim.simulator import Simulator
-from libweft.peer.trace import DUPLICATE, REJECT
+from libweft.peer.trace.kinds import DUPLICATE, REJECT
 from libweft.pubsub import stacks
 from libweft.pubsub.claims import NUMBER
 from libweft.pubsub.message import Filter, Publication, Verdict

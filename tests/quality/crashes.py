@@ -19,7 +19,7 @@ from libweft.bench.runs.scenario import Churn, Network, Scenario, Workload, comm
 from libweft.peer.machine import SECOND, MessageId, Peer
 from libweft.peer.sim.faults import AnyFault, Crash, Partition
 from libweft.peer.sim.latency import VCubePS
-from libweft.peer.trace import PUBLISH, RECEIVE, SEND
+from libweft.peer.trace.kinds import PUBLISH, RECEIVE, SEND
 from tests.conftest import note_replay
 
 NODES = (9, 12, 16)

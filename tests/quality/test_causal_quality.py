@@ -19,7 +19,7 @@ from libweft.bench.runs.run import run
 from libweft.bench.runs.scenario import Churn, Scenario, Workload, command
 from libweft.peer.machine import MessageId, Peer
 from libweft.peer.sim.faults import AnyFault, Duplicate, Loss, Reorder, Restart
-from libweft.peer.trace import PUBLISH, REJECT
+from libweft.peer.trace.kinds import PUBLISH, REJECT
 from libweft.pubsub.ordering.causal import Causal
 from libweft.pubsub.ordering.group import Group
 from tests.conftest import note_replay

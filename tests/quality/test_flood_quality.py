@@ -20,7 +20,8 @@ from libweft.peer.sim import faults
 from libweft.peer.sim.faults import MassCrash
 from libweft.peer.sim.latency import Constant
 from libweft.peer.sim.simulator import Simulator
-from libweft.peer.trace import DELIVER, NODE_DOWN, PUBLISH, Tracer
+from libweft.peer.trace.kinds import DELIVER, NODE_DOWN, PUBLISH
+from libweft.peer.trace.tracer import Tracer
 from libweft.pubsub import stacks
 from tests.conftest import note_replay
 

@@ -24,7 +24,8 @@ from libweft.bench.runs.workload import Workload as Nodes
 from libweft.peer.machine import MS, SECOND, Lane, MessageId, Peer
 from libweft.peer.sim.latency import Uniform
 from libweft.peer.sim.simulator import Simulator
-from libweft.peer.trace import DELIVER, PUBLISH, REJECT, SEND, Tracer
+from libweft.peer.trace.kinds import DELIVER, PUBLISH, REJECT, SEND
+from libweft.peer.trace.tracer import Tracer
 from libweft.pubsub import stacks
 from libweft.pubsub.gossipsub.router import GossipSub
 from libweft.pubsub.gossipsub.score import Score

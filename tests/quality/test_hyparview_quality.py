@@ -21,7 +21,8 @@ from libweft.overlays.hyparview import HyParView, HyParViewConfig
 from libweft.peer.machine import MS, SECOND, Peer
 from libweft.peer.sim import faults
 from libweft.peer.sim.simulator import Simulator
-from libweft.peer.trace import NEIGHBOR_DOWN, NEIGHBOR_UP, NODE_DOWN, NODE_UP, Tracer
+from libweft.peer.trace.kinds import NEIGHBOR_DOWN, NEIGHBOR_UP, NODE_DOWN, NODE_UP
+from libweft.peer.trace.tracer import Tracer
 
 pytestmark = pytest.mark.slow
 

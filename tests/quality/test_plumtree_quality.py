@@ -25,7 +25,8 @@ from libweft.peer.sim import faults
 from libweft.peer.sim.faults import AnyFault, Loss, MassCrash, Partition
 from libweft.peer.sim.latency import Uniform
 from libweft.peer.sim.simulator import Simulator
-from libweft.peer.trace import DELIVER, DUPLICATE, GRAFT, NODE_DOWN, PUBLISH, SEND, Tracer
+from libweft.peer.trace.kinds import DELIVER, DUPLICATE, GRAFT, NODE_DOWN, PUBLISH, SEND
+from libweft.peer.trace.tracer import Tracer
 from libweft.pubsub.plumtree import PROTOCOL, Plumtree, PlumtreeConfig
 from tests.conftest import note_replay
 

@@ -25,7 +25,8 @@ from libweft.bench.runs.history import (
     tell,
     validity,
 )
-from libweft.peer.trace import DELIVER, NODE_DOWN, PUBLISH, Tracer
+from libweft.peer.trace.kinds import DELIVER, NODE_DOWN, PUBLISH
+from libweft.peer.trace.tracer import Tracer
 from libweft.pubsub.live import api
 from libweft.pubsub.live.api import PubSub
 

@@ -22,7 +22,7 @@ from libweft.overlays.xbot import XBot, XBotConfig
 from libweft.peer.machine import MS, SECOND, Env, Peer
 from libweft.peer.sim.latency import Matrix, Model, Uniform
 from libweft.peer.sim.simulator import Simulator
-from libweft.peer.trace import Tracer
+from libweft.peer.trace.tracer import Tracer
 from tests.quality.test_hyparview_quality import Overlay
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from libweft.peer.errors import PeerError
 from libweft.peer.live.collect.clock import Clock, Offset
 from libweft.peer.live.collect.messages import Batch
-from libweft.peer.trace import KINDS, PUBLISH, Row
+from libweft.peer.trace.kinds import KINDS, PUBLISH, Row
 
 _PUBLISH = KINDS.index(PUBLISH)
 

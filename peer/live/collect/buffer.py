@@ -14,7 +14,7 @@ from typing import NamedTuple
 from libweft.peer.errors import UsageError
 from libweft.peer.live.collect.messages import FRAME, ROWS, pack_batch
 from libweft.peer.machine import Lane, MessageId, Peer
-from libweft.peer.trace import Row
+from libweft.peer.trace.kinds import Row
 
 HELD = 65_536  # rows
 BYTES = 8 << 20

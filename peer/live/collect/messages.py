@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from libweft.peer.codec import MsgpackCodec
 from libweft.peer.machine import Lane, Message, MessageId
-from libweft.peer.trace import KINDS, Row
+from libweft.peer.trace.kinds import KINDS, Row
 
 PROTOCOL: Final = "/weft/collect/1.0.0"
 FRAME = 1 << 16

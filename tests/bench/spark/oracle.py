@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from libweft.peer.trace import DELIVER, DROP, DUPLICATE, JOIN, JOINED, LEAVE, NODE_DOWN, PUBLISH, QUEUE, RECEIVE, SEND
+from libweft.peer.trace.kinds import DELIVER, DROP, DUPLICATE, JOIN, JOINED, LEAVE, NODE_DOWN, PUBLISH, QUEUE, RECEIVE, SEND
 
 PAYLOAD = "payload"
 SHARES = (50, 90, 99)

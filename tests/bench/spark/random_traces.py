@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from libweft.bench.spark.traces import MESSAGES, ROWS, Run, Traces
 from libweft.peer.machine import SECOND, Lane, MessageId
-from libweft.peer.trace import (
+from libweft.peer.trace.kinds import (
     DELIVER,
     DROP,
     DUPLICATE,
@@ -40,8 +40,8 @@ from libweft.peer.trace import (
     QUEUE,
     RECEIVE,
     SEND,
-    message_key,
 )
+from libweft.peer.trace.tables import message_key
 from tests.bench.spark.oracle import Oracle, Origin, Row
 
 NODES = (0, 1, 2, (1 << 62) + 1, (1 << 62) + 2, (1 << 63) - 1)  # the large ones are one number as doubles

@@ -16,7 +16,7 @@ from libweft.bench.runs.counters import Counters
 from libweft.bench.spark import analysis
 from libweft.bench.spark.traces import Traces
 from libweft.peer.machine import SECOND, Lane
-from libweft.peer.trace import DELIVER, DROP, JOIN, JOINED, LEAVE, NODE_DOWN, PUBLISH, QUEUE, RECEIVE, SEND
+from libweft.peer.trace.kinds import DELIVER, DROP, JOIN, JOINED, LEAVE, NODE_DOWN, PUBLISH, QUEUE, RECEIVE, SEND
 from tests.bench.spark.oracle import Oracle, Origin, Row, Verdict, counted, counted_ms, spread
 from tests.bench.spark.random_traces import Case, cases, drawn, side_by_side
 

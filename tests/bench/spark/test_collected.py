@@ -19,7 +19,8 @@ from libweft.peer.libp2p.ids import Identity
 from libweft.peer.live.collect.account import Standing
 from libweft.peer.live.collect.clock import Offset
 from libweft.peer.live.collect.folder import Entry, Folder
-from libweft.peer.trace import JOINED, Row, read_rows
+from libweft.peer.trace.files import read_rows
+from libweft.peer.trace.kinds import JOINED, Row
 from libweft.pubsub.live.api import PubSub, PubSubConfig
 from libweft.pubsub.live.subscription import Subscription
 from tests.peer.test_host import FOUR

@@ -23,7 +23,8 @@ from libweft.bench.runs.scenario import Scenario, Workload
 from libweft.bench.spark.follow import Follower, View, compacted, following, reduced, window_figures
 from libweft.bench.spark.traces import ROWS
 from libweft.peer.machine import SECOND, MessageId
-from libweft.peer.trace import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, SEND, Tracer
+from libweft.peer.trace.kinds import DELIVER, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, SEND
+from libweft.peer.trace.tracer import Tracer
 
 ROOT = Path(__file__).resolve().parents[3]
 DEADLINE_S = 120

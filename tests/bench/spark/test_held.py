@@ -13,7 +13,7 @@ from libweft.bench.spark import latency
 from libweft.bench.spark.analysis import figures
 from libweft.peer.machine import Lane, MessageId, Peer
 from libweft.peer.sim.faults import Reorder
-from libweft.peer.trace import message_key
+from libweft.peer.trace.tables import message_key
 
 
 class Heard:

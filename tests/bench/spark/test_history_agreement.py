@@ -23,7 +23,8 @@ from pyspark.sql import SparkSession
 from libweft.bench.runs.history import Event, causal, fifo, gapless, tell
 from libweft.bench.spark import facts, order
 from libweft.peer.machine import MessageId
-from libweft.peer.trace import DELIVER, JOINED, PUBLISH, message_key
+from libweft.peer.trace.kinds import DELIVER, JOINED, PUBLISH
+from libweft.peer.trace.tables import message_key
 from tests.bench.spark.oracle import Origin, Row
 from tests.bench.spark.random_traces import Case, side_by_side
 

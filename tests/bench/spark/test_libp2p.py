@@ -16,7 +16,7 @@ from libweft.bench.spark.analysis import analyze, figures
 from libweft.bench.spark.libp2p import PubsubTraces, Told, completed, hops_of
 from libweft.bench.spark.sources import load_runs, sources_of
 from libweft.peer.errors import UsageError
-from libweft.peer.trace import node_key
+from libweft.peer.trace.tables import node_key
 from tests.bench.spark import go_traces as go
 from tests.bench.spark.go_traces import BEGIN, FORMS, NEWS, SMALL, A, B, C, D, as_json, written
 

@@ -17,7 +17,7 @@ from libweft.bench.spark.libp2p_events import ARRIVAL, Report, Row, read_rows
 from libweft.peer.libp2p.frame import frame
 from libweft.peer.libp2p.pb.trace_pb2 import TraceEvent, TraceEventBatch
 from libweft.peer.machine import EPOCH_BITS, MessageId
-from libweft.peer.trace import hash63, message_key, node_key
+from libweft.peer.trace.tables import hash63, message_key, node_key
 from tests.bench.spark import go_traces as go
 from tests.bench.spark.go_traces import BEGIN, FORMS, M1, M2, NEWS, SMALL, A, B, C, Event, as_json, as_protobuf
 

@@ -11,7 +11,7 @@ from libweft.bench.papers.vcube_pb_setting import Point, scenario
 from libweft.bench.runs.run import run
 from libweft.bench.spark.analysis import figures
 from libweft.peer.machine import MessageId, Peer
-from libweft.peer.trace import DELIVER, PUBLISH, RECEIVE
+from libweft.peer.trace.kinds import DELIVER, PUBLISH, RECEIVE
 
 
 class Held:

@@ -24,7 +24,9 @@ from libweft.bench.runs.run import run
 from libweft.bench.runs.scenario import Scenario
 from libweft.bench.spark.analysis import figures
 from libweft.peer.machine import Lane, MessageId
-from libweft.peer.trace import DELIVER, DUPLICATE, JOINED, LEAVE, PUBLISH, QUEUE, RECEIVE, SEND, Tracer, read_rows
+from libweft.peer.trace.files import read_rows
+from libweft.peer.trace.kinds import DELIVER, DUPLICATE, JOINED, LEAVE, PUBLISH, QUEUE, RECEIVE, SEND
+from libweft.peer.trace.tracer import Tracer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

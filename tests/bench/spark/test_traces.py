@@ -19,7 +19,7 @@ from libweft.bench.spark import traces
 from libweft.bench.spark.analysis import figures
 from libweft.bench.spark.traces import Run, load_traces, look_over
 from libweft.peer.errors import UsageError
-from libweft.peer.trace import Tracer
+from libweft.peer.trace.tracer import Tracer
 
 SCENARIO = Scenario(nodes=30, workload=Workload(messages=5))
 

@@ -9,7 +9,7 @@ import pytest
 from libweft.overlays.overlay import Overlay
 from libweft.overlays.static import Static
 from libweft.peer.errors import PeerError, UsageError
-from libweft.peer.fake import FakeEnv
+from libweft.peer.fake.env import FakeEnv
 from libweft.peer.machine import Link, PeerInfo
 from libweft.pubsub.gossipsub.contacts import DIALS, DIRECT
 from libweft.pubsub.gossipsub.messages import Graft, Prune, Pruned

@@ -7,7 +7,7 @@ import pytest
 from libweft.peer.errors import PeerError, UsageError
 from libweft.peer.libp2p.pb import rpc_pb2
 from libweft.peer.machine import SECOND, Link
-from libweft.peer.trace import REJECT
+from libweft.peer.trace.kinds import REJECT
 from libweft.pubsub.gossipsub.filters import CHANGES, Blacklist, allow_list, matching
 from libweft.pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned, Test
 from libweft.pubsub.gossipsub.router import LETTERS, LEVELS, TOLD, GossipSub

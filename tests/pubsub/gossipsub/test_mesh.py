@@ -11,7 +11,7 @@ import pytest
 
 from libweft.peer.errors import UsageError
 from libweft.peer.machine import SECOND, PeerInfo
-from libweft.peer.trace import GRAFT, PRUNE
+from libweft.peer.trace.kinds import GRAFT, PRUNE
 from libweft.pubsub.gossipsub.config import GossipSubConfig
 from libweft.pubsub.gossipsub.mesh import FANOUTS
 from libweft.pubsub.gossipsub.messages import Graft, Prune, Pruned

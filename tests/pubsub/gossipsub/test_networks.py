@@ -19,7 +19,7 @@ from trio.testing import MockClock
 from libweft.overlays.graphs import Edges, draw
 from libweft.overlays.static import Static
 from libweft.peer.errors import UsageError
-from libweft.peer.fake import FakeWire
+from libweft.peer.fake.wire import FakeWire
 from libweft.peer.live.driver import Driver
 from libweft.peer.live.host import Host
 from libweft.peer.live.transport import Listener

@@ -9,7 +9,7 @@ import pytest
 
 from libweft.peer.libp2p.pb import rpc_pb2
 from libweft.peer.machine import EPOCH_BITS, SECOND, MessageId, PeerInfo
-from libweft.peer.trace import DUPLICATE, PUBLISH, REJECT
+from libweft.peer.trace.kinds import DUPLICATE, PUBLISH, REJECT
 from libweft.pubsub.gossipsub.ids import BY_NAME
 from libweft.pubsub.gossipsub.messages import Graft, IDontWant, IWant
 from libweft.pubsub.gossipsub.recent_publishes import SPAN, Fresh

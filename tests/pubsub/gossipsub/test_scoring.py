@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from libweft.peer.errors import UsageError
 from libweft.peer.machine import SECOND, MessageId, Peer, PeerInfo
-from libweft.peer.trace import REJECT, ROLE
+from libweft.peer.trace.kinds import REJECT, ROLE
 from libweft.pubsub.gossipsub import presets
 from libweft.pubsub.gossipsub.deliveries import DROPPED
 from libweft.pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from libweft.overlays.overlay import Overlay
 from libweft.peer.dispatch import receive
-from libweft.peer.fake import FakeEnv
+from libweft.peer.fake.env import FakeEnv
 from libweft.peer.machine import Link, Message, MessageId, Peer, PeerInfo
 from libweft.pubsub.gossipsub.config import GossipSubConfig
 from libweft.pubsub.gossipsub.messages import Graft, Prune, Pruned

@@ -1,0 +1,1 @@
+"""The trace: what happened in a run, in one schema for simulated and live runs."""
