@@ -9,16 +9,34 @@ Bounds: one timer a contact; neighbours are as many as the driver lets in.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+from libweft.overlays import graphs
+from libweft.overlays.description import Below, Contacts, OverlayDescription
 from libweft.overlays.overlay import Overlay
-from libweft.peer.machine import SECOND, Env, Link, Peer, Timer
+from libweft.overlays.powers import Connected, Sampling
+from libweft.peer.errors import UsageError
+from libweft.peer.machine import SECOND, Env, Link, Peer, Rng, Timer
 
 FIRST_RETRY = SECOND
 LAST_RETRY = 60 * SECOND  # guesses: soon enough after a restart, rare enough for a dead peer
 
 
+@dataclass(frozen=True)
+class StaticConfig:
+    graph: str = "regular"  # who knows whom: regular, ring, full, er, or the name of a file
+    degree: int = 5  # links of a node, in the graphs that have a number of them
+    dial_after: int = 0  # microseconds from its start until a node dials
+
+    def __post_init__(self) -> None:
+        if self.dial_after < 0:
+            raise UsageError(f"static: dial_after is {self.dial_after}; it must be 0 or more")
+
+
 class Static(Overlay):
+    powers = (Connected, Sampling)
+
     __slots__ = ("contacts", "delays", "dial_after", "timers", "watches")
 
     def __init__(self, env: Env, contacts: Sequence[Peer], watches: Sequence[str], dial_after: int = 0) -> None:
@@ -64,3 +82,38 @@ class Static(Overlay):
         del self.timers[peer]
         if peer not in self.neighbors:
             self.env.connect(peer)
+
+
+def _check(config: StaticConfig, nodes: int) -> None:
+    graphs.check(config.graph, nodes, config.degree)
+
+
+def _introduce(config: StaticConfig, nodes: int, rng: Rng, at_once: bool) -> Sequence[Contacts]:
+    """Each edge is dialled from one end, the later one if there is one; the other takes every peer that speaks its protocol."""
+    contacts: list[list[Peer]] = [[] for _ in range(nodes)]
+    for a, b in graphs.draw(config.graph, nodes, config.degree, rng):
+        dialler, dialled = (a, b) if at_once else (b, a)
+        contacts[dialler].append(dialled)
+    return [tuple(peers) for peers in contacts]
+
+
+def _admit(config: StaticConfig, live: Sequence[int], rng: Rng) -> Contacts:
+    return tuple(sorted(rng.sample(live, min(config.degree, len(live)))))
+
+
+def _build(env: Callable[[], Env], contacts: Contacts, config: StaticConfig, protocols: Sequence[str]) -> Below:
+    return [Static(env(), contacts, protocols, config.dial_after)]
+
+
+DESCRIPTION = OverlayDescription(
+    name="static",
+    paper="none: neighbours are given from outside",
+    use="for a fixed graph or a list of known peers; nothing is repaired but lost links",
+    partner="flood",
+    machine=Static,
+    config=StaticConfig,
+    build=_build,
+    introduce=_introduce,
+    admit=_admit,
+    check=_check,
+)

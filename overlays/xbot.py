@@ -20,12 +20,15 @@ cycle, and one for an exchange; one exchange, with one timer; one timer more tha
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from libweft.overlays.claims import learn, told
-from libweft.overlays.hyparview import Ask, Disconnect, HyParView, HyParViewConfig, Neighbor, NeighborReply
+from libweft.overlays.description import Below, Contacts, OverlayDescription
+from libweft.overlays.hyparview.config import HyParViewConfig
+from libweft.overlays.hyparview.machine import Ask, HyParView
+from libweft.overlays.hyparview.messages import Disconnect, Neighbor, NeighborReply
 from libweft.peer.errors import UsageError
 from libweft.peer.machine import SECOND, Env, Lane, Link, Message, Peer, PeerInfo, Timer, upon
 
@@ -417,3 +420,19 @@ class XBot(HyParView):
             self._bias()
         else:
             super()._tick(name)
+
+
+def _build(env: Callable[[], Env], contacts: Contacts, config: XBotConfig, protocols: Sequence[str]) -> Below:
+    return [XBot(env(), contacts, config)]
+
+
+DESCRIPTION = OverlayDescription(
+    name="xbot",
+    paper="Leitao, Marques, Pereira and Rodrigues: X-BOT, SRDS 2009",
+    use="where latency depends on who the nodes are: HyParView that exchanges far neighbours for near ones",
+    partner="plumtree",
+    machine=XBot,
+    config=XBotConfig,
+    build=_build,
+    protocols=XBot.protocols,
+)

@@ -10,11 +10,16 @@ Bounds: the ids in `libweft.pubsub.seen`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from libweft.overlays.overlay import Overlay
+from libweft.overlays.powers import Connected
 from libweft.peer.machine import Codec, Env, Peer, upon
 from libweft.peer.trace.kinds import DUPLICATE
+from libweft.pubsub.description import TOPICS_AND_FILTERS, RouterDescription
 from libweft.pubsub.message import Interest, Publication
-from libweft.pubsub.router import App, Role, Router
+from libweft.pubsub.promises import DELAYS, INTEGRITY, ONCE, Promise, Property
+from libweft.pubsub.router import App, Router
 from libweft.pubsub.rpc import Subscriptions, rpc
 from libweft.pubsub.seen import Seen
 
@@ -22,14 +27,22 @@ PROTOCOL = "/floodsub/1.0.0"
 TOLD = 256  # topics in one message: some peers read no more than 16 KiB of subscriptions at a time
 
 
+@dataclass(frozen=True)
+class FloodConfig:
+    announce: bool = False  # neighbours are told which topics this node has, and send it those alone
+
+
+DEFAULTS = FloodConfig()
+
+
 class Flood(Router):
     __slots__ = ("announce", "seen")
 
     protocols = (PROTOCOL,)
 
-    def __init__(self, env: Env, overlay: Overlay, app: App, role: Role = Role.PEER, *, announce: bool = False) -> None:
-        super().__init__(env, overlay, app, role)
-        self.announce = announce
+    def __init__(self, env: Env, overlay: Overlay, app: App, config: FloodConfig = DEFAULTS) -> None:
+        super().__init__(env, overlay, app)
+        self.announce = config.announce
         self.seen = Seen()
 
     def codec(self) -> Codec:
@@ -72,3 +85,18 @@ class Flood(Router):
 
     def _forged(self, publication: Publication) -> None:
         self.seen.discard(publication.id)
+
+
+DESCRIPTION = RouterDescription(
+    name="flood",
+    paper="libp2p's floodsub 1.0",
+    use="for small networks and as a yardstick: a copy on every link reaches whatever is connected",
+    partner="static",
+    machine=Flood,
+    config=FloodConfig,
+    protocols=Flood.protocols,
+    needs=(Connected,),
+    interests=TOPICS_AND_FILTERS,
+    promises=(INTEGRITY, ONCE, Promise(Property.REACH, DELAYS, 10.0)),
+    live={"announce": True},
+)

@@ -7,11 +7,11 @@ configs as dataclasses with a field a line. Where there is no source to read, as
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from inspect import getsource
 from typing import NamedTuple
 
-from libweft.pubsub.stacks import Config, Option, find
+from libweft.overlays.description import Config, Option
+from libweft.pubsub.stacks import find
 
 FIELD = re.compile(r"^    (\w+): [\w |]+ = .*?(?:  # (.*))?$", re.MULTILINE)
 
@@ -25,21 +25,21 @@ class Described(NamedTuple):
 def describe(stack: str) -> list[Described]:
     """Those of the overlay, then those of the router; `option` is the key of a scenario."""
     found = find(stack, {}, {})
-    layers: tuple[tuple[str, Sequence[type[Config]], dict[str, Option]], ...] = (
-        ("overlay", found.overlay.configs, found.overlay_options),
-        ("router", found.router.configs, found.router_options),
+    layers: tuple[tuple[str, type[Config], dict[str, Option]], ...] = (
+        ("overlay", found.overlay.config, found.overlay_options),
+        ("router", found.router.config, found.router_options),
     )
     return [
         Described(f"{layer}.{name}", default, meanings.get(name, ""))
-        for layer, configs, options in layers
-        for meanings in [_meanings(configs)]
+        for layer, config, options in layers
+        for meanings in [_meanings(config)]
         for name, default in options.items()
     ]
 
 
-def _meanings(configs: Sequence[type[Config]]) -> dict[str, str]:
-    """What a config says itself is said instead of what the one that it extends says."""
-    kinds = [kind for config in configs for kind in reversed(config.__mro__) if kind is not object]
+def _meanings(config: type[Config]) -> dict[str, str]:
+    """Return the comments behind the fields; a subclass's comment overrides its parent's."""
+    kinds = [kind for kind in reversed(config.__mro__) if kind is not object]
     return {name: meaning for kind in kinds for name, meaning in FIELD.findall(_source(kind))}
 
 

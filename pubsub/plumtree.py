@@ -37,11 +37,14 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from libweft.overlays.overlay import Overlay
+from libweft.overlays.powers import Connected
 from libweft.peer.errors import UsageError
 from libweft.peer.machine import MS, SECOND, Env, Lane, Message, MessageId, Peer, Timer, upon
 from libweft.peer.trace.kinds import DUPLICATE, GRAFT, PRUNE
 from libweft.pubsub.carrier import Spread, parts
+from libweft.pubsub.description import TOPICS_AND_FILTERS, RouterDescription
 from libweft.pubsub.message import Publication, Verdict, weight
+from libweft.pubsub.promises import BREAKS, DELAYS, INTEGRITY, LOSSES, ONCE, Promise, Property
 from libweft.pubsub.router import App, Role, Router
 from libweft.pubsub.seen import LIMIT, TTL, Seen
 
@@ -667,3 +670,26 @@ def _chunks(ids: Sequence[Item]) -> Iterator[Sequence[Item]]:
 def _stale(publication: Publication, hops: int | None) -> Gossip:
     """Older than anybody holds; pushed on once, and not offered to anybody."""
     return Gossip.of(publication, hops or 0, shapes=False, age=TTL)
+
+
+DESCRIPTION = RouterDescription(
+    name="plumtree",
+    paper="Leitao, Pereira and Rodrigues: Epidemic Broadcast Trees, SRDS 2007",
+    use="for most uses: hardly more copies than receivers, and what loss, crashes or partitions held back is fetched",
+    partner="hyparview",
+    machine=Plumtree,
+    config=PlumtreeConfig,
+    protocols=Plumtree.protocols,
+    needs=(Connected,),
+    interests=TOPICS_AND_FILTERS,
+    promises=(
+        INTEGRITY,
+        ONCE,
+        Promise(
+            Property.REACH,
+            DELAYS | LOSSES | BREAKS | {"crash", "mass_crash"},
+            60.0,
+            "A message is held for 100 s from its publication, and only that long it is fetched.",
+        ),
+    ),
+)

@@ -63,7 +63,7 @@ PARTS = {
     "libweft.pubsub.ordering.fifo": "router",
     "libweft.overlays.overlay": "overlay",
     "libweft.overlays.static": "overlay",
-    "libweft.overlays.hyparview": "overlay",
+    "libweft.overlays.hyparview.machine": "overlay",
     "libweft.overlays.xbot": "overlay",
     "__main__": "the bench itself",
 }

@@ -14,6 +14,7 @@ from random import Random
 from libweft.bench.runs.attacks import INVALID
 from libweft.bench.runs.discussion import Discussion
 from libweft.bench.runs.scenario import Scenario, head_count
+from libweft.overlays.description import Contacts
 from libweft.peer.machine import SECOND, Peer
 from libweft.peer.sim.simulator import SimNode, Simulator
 from libweft.pubsub.message import Interest, Publication, Verdict
@@ -21,7 +22,7 @@ from libweft.pubsub.ordering.causal import Causal
 from libweft.pubsub.ordering.fifo import Fifo
 from libweft.pubsub.ordering.order import Order
 from libweft.pubsub.router import Router
-from libweft.pubsub.stacks import Contacts, Stack
+from libweft.pubsub.stacks import Stack
 
 ORDERS: dict[str, type[Fifo | Causal] | None] = {"none": None, "fifo": Fifo, "causal": Causal}
 PATIENCE = 100  # draws for each topic of a subscriber, before the most popular of the rest are taken

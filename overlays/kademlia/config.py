@@ -39,7 +39,7 @@ class KademliaConfig:
 
     def __post_init__(self) -> None:
         least = {"k": 1, "alpha": 1, "paths": 1, "quorum": 1, "spares": 0, "few": 0, "near_asks": 0}
-        for name in self.__dataclass_fields__:
+        for name in KademliaConfig.__dataclass_fields__:
             value = getattr(self, name)
             if isinstance(value, int) and not isinstance(value, bool) and value < least.get(name, MS):
                 unit = " microseconds" if name not in least else ""
@@ -51,6 +51,16 @@ class KademliaConfig:
         if re.fullmatch("/[!-~]{1,128}", self.protocol) is None or self.protocol.startswith(OTHERS):
             wanted = f"/ and 1 to 128 letters without a space, and not begin with {', '.join(OTHERS)}, which are other protocols"
             raise UsageError(f"kademlia: protocol is {self.protocol!r}; it must be {wanted}")
+
+
+@dataclass(frozen=True)
+class NeighborsConfig(KademliaConfig):
+    links: int = 5  # neighbours that a node holds links to
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.links < 1:
+            raise UsageError(f"kademlia: links is {self.links}; it must be at least 1")
 
 
 DEFAULTS = KademliaConfig()

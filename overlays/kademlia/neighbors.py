@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from libweft.overlays.kademlia.dht import Kademlia
 from libweft.overlays.kademlia.space import place_of, place_of_key
 from libweft.overlays.overlay import Overlay
+from libweft.overlays.powers import Connected, Directory, Distances, KeyRouting, Lookups, Sampling, Storage
 from libweft.peer.errors import UsageError
 from libweft.peer.machine import SECOND, Env, Link, Message, Peer, PeerInfo, Timer, upon
 
@@ -39,6 +40,7 @@ class KademliaNeighbors(Overlay):
     """`held` are those chosen here, up or being dialled; `takers` those who chose this node."""
 
     protocols = (PROTOCOL,)
+    powers = (Connected, Sampling, KeyRouting, Distances, Lookups, Directory, Storage)
 
     def __init__(self, env: Env, kademlia: Kademlia, links: int, watches: Sequence[str]) -> None:
         super().__init__(env)

@@ -21,9 +21,22 @@ class VCubeConfig:
 
     def __post_init__(self) -> None:
         least = {"last_retry": self.first_retry, "forget_after": self.reuse_after, "announce": 0}
-        for name in self.__dataclass_fields__:
+        for name in VCubeConfig.__dataclass_fields__:
             if getattr(self, name) < least.get(name, 1):
                 raise UsageError(f"vcube: {name} is {getattr(self, name)}; it must be at least {least.get(name, 1)}")
+
+
+STARTS = ("join", "order", "oracle")
+
+
+@dataclass(frozen=True)
+class StartConfig(VCubeConfig):
+    start: str = "join"  # how nodes find each other: join, one after the other; order, all know all at first; oracle, at any time
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.start not in STARTS:
+            raise UsageError(f"vcube: start is {self.start!r}; choose {', '.join(STARTS)}")
 
 
 DEFAULTS = VCubeConfig()

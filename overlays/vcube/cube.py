@@ -12,6 +12,7 @@ Bounds: places below `PLACES`; a set is PLACES / 8 bytes at most.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from hashlib import sha256
 
 DIMENSION = 14  # a guess: every member knows all others, which is no way to keep more than some thousands
 PLACES = 1 << DIMENSION
@@ -108,3 +109,8 @@ def places(members: int) -> Iterator[int]:
         lowest = members & -members
         yield lowest.bit_length() - 1
         members ^= lowest
+
+
+def place_of(key: bytes) -> int:
+    """Return the place of a key in the largest cube; in a smaller one the bits above say nothing."""
+    return int.from_bytes(sha256(key).digest()[:4]) % PLACES

@@ -18,19 +18,19 @@ down. The paper has a fixed set of nodes; what it leaves open is settled here as
 Below it asks for: requests. Above it promises: `roll`, the places of those that are up, with `crowd` told of each change;
 `neighbors`, the first of each cluster that is up, to whom links are held; `next_hop`.
 Bounds: the roll; a test a member, TESTS at a time; timers: two; what a peer says by `messages`.
+Length: this is one paper's machine. Its handlers share one state, so that a part of them in another file would not be simpler.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import sha256
 from itertools import islice
-from typing import Protocol
 
 from libweft.overlays.claims import check_infos, learn, told
 from libweft.overlays.overlay import Overlay
+from libweft.overlays.powers import KeyRouting, Sampling
 from libweft.overlays.vcube.config import DEFAULTS, VCubeConfig
-from libweft.overlays.vcube.cube import DIMENSION, PLACES, assigned, cluster, dimension, first, nearest, parent
+from libweft.overlays.vcube.cube import DIMENSION, PLACES, assigned, cluster, dimension, first, nearest, parent, place_of
 from libweft.overlays.vcube.members import Census, Change, Founders, Roll
 from libweft.overlays.vcube.messages import (
     FOUNDED,
@@ -46,6 +46,7 @@ from libweft.overlays.vcube.messages import (
     check,
     check_counter,
 )
+from libweft.overlays.vcube.places import Crowd, Places
 from libweft.peer.errors import PeerError, Refused, UsageError
 from libweft.peer.machine import Env, Link, Peer, PeerInfo, Reply, Timer, answers, upon
 
@@ -59,19 +60,6 @@ DOWN = "it does not answer"
 MOVED = "another is nearer"
 
 
-class Crowd(Protocol):
-    """Hears of every member, not of neighbours alone. `member_up` also tells of one that begins anew."""
-
-    def member_up(self, peer: Peer) -> None: ...
-    def member_down(self, peer: Peer) -> None: ...
-    def member_gone(self, peer: Peer) -> None: ...
-    def placed(self) -> None:
-        """This node has a place, and knows the members."""
-
-    def doubted(self) -> None:
-        """Others took this node for down, which it was not: it may have missed what was said meanwhile."""
-
-
 class VCube(Overlay):
     """`index` is this node's place; `ready` once it also knows the members. `version` counts what has changed in the roll."""
 
@@ -81,6 +69,7 @@ class VCube(Overlay):
     )  # fmt: skip
 
     protocols = ("/weft/vcube/1.0.0",)
+    powers = (Sampling, KeyRouting, Places)
 
     def __init__(self, env: Env, contacts: Sequence[Peer], config: VCubeConfig = DEFAULTS) -> None:
         super().__init__(env)
@@ -522,8 +511,3 @@ class VCube(Overlay):
         if peer is not None:
             self.env.connect(peer)
             self._up(peer)
-
-
-def place_of(key: bytes) -> int:
-    """In the largest cube: in a smaller one the bits above say nothing."""
-    return int.from_bytes(sha256(key).digest()[:4]) % PLACES

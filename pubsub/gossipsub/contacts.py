@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from libweft.overlays.claims import check_infos, learn
-from libweft.overlays.overlay import Overlay
+from libweft.overlays.powers import Directory, Sampling, has, power_of
 from libweft.peer.errors import UsageError
 from libweft.peer.machine import Peer, PeerInfo
 
@@ -32,9 +32,9 @@ class Contacts:
         self.direct: dict[Peer, None] = {}
         self.held: dict[Peer, None] = {}  # longest held first
         self.dialled: dict[Peer, None] = {}  # of these, those whose link is not up yet
-        kind = type(router.overlay)
-        self.finds = kind.find is not Overlay.find
-        self.samples = kind.sample is not Overlay.sample
+        overlay = router.overlay
+        self.directory = power_of(overlay, Directory) if has(overlay, Directory) else None
+        self.sampling = power_of(overlay, Sampling) if has(overlay, Sampling) else None
 
     def hold(self, peer: Peer) -> None:
         if peer not in self.held:
@@ -85,10 +85,10 @@ class Contacts:
             self._let_go()
 
     def _search(self, topic: str) -> None:
-        if self.finds:
-            self.router.overlay.find(topic, self.config.d_hi, self._found)
-        elif self.samples:
-            self._found([PeerInfo(peer) for peer in self.router.overlay.sample(self.config.d_hi)])
+        if self.directory is not None:
+            self.directory.find(topic, self.config.d_hi, self._found)
+        elif self.sampling is not None:
+            self._found([PeerInfo(peer) for peer in self.sampling.sample(self.config.d_hi)])
 
     def _found(self, infos: Sequence[PeerInfo]) -> None:
         for info in infos[: self.config.d_hi]:

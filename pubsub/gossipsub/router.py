@@ -187,16 +187,16 @@ class GossipSub(Router):
         assert isinstance(interest, str)
         self.env.send_all(self.reached, Subscriptions(((True, interest),)))
         self.meshes.join(interest)
-        if self.contacts.finds:
-            self.overlay.announce(interest)
+        if self.contacts.directory is not None:
+            self.contacts.directory.announce(interest)
         super()._join(interest)
 
     def _leave(self, interest: Interest) -> None:
         assert isinstance(interest, str)
         self.env.send_all(self.reached, Subscriptions(((False, interest),)))
         self.meshes.leave(interest)
-        if self.contacts.finds:
-            self.overlay.unannounce(interest)
+        if self.contacts.directory is not None:
+            self.contacts.directory.unannounce(interest)
 
     @upon(Subscriptions)
     def subscriptions(self, sender: Peer, m: Subscriptions) -> None:

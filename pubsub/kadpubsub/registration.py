@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from libweft.overlays.claims import learn, told
 from libweft.overlays.kademlia.space import place_of, place_of_key, topic_key
-from libweft.overlays.overlay import Overlay
+from libweft.overlays.powers import Lookups
 from libweft.peer.machine import Env, Message, Peer, PeerInfo, Timer
 from libweft.peer.trace.kinds import REJECT
 from libweft.pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
@@ -29,7 +29,7 @@ class Registrations:
     """The topics that are joined here; `in_force` is called once for each."""
 
     def __init__(
-        self, env: Env, config: KadPubSubConfig, overlay: Overlay, registries: Registries, in_force: Callable[[str], None]
+        self, env: Env, config: KadPubSubConfig, overlay: Lookups, registries: Registries, in_force: Callable[[str], None]
     ) -> None:
         self.env = env
         self.config = config

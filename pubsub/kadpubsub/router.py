@@ -15,6 +15,7 @@ from collections.abc import Iterable
 
 from libweft.overlays.claims import check_infos, learn
 from libweft.overlays.overlay import Overlay
+from libweft.overlays.powers import Lookups, power_of
 from libweft.peer.errors import PeerError, UsageError
 from libweft.peer.machine import Env, Link, Message, Peer, PeerInfo, Reply, Timer, answers, upon
 from libweft.peer.trace.kinds import DUPLICATE, REJECT
@@ -52,8 +53,9 @@ class KadPubSub(Router):
         self.config = config
         self.seen = Seen()
         self.registries = Registries(env, config)
-        self.vicinity = Vicinity(env, config, overlay, self.registries)
-        self.registrations = Registrations(env, config, overlay, self.registries, self._in_force)
+        lookups = power_of(overlay, Lookups)
+        self.vicinity = Vicinity(env, config, lookups, self.registries)
+        self.registrations = Registrations(env, config, lookups, self.registries, self._in_force)
         self.audience = Audience(env, config, self.registrations, self._begin, self._lost)
         self.held = Held(config.held_bytes)
         self.tree = Tree(env, config, self.held, self._lost)

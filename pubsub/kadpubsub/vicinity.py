@@ -16,7 +16,7 @@ from itertools import islice
 
 from libweft.overlays.claims import told
 from libweft.overlays.kademlia.space import place_of, place_of_key, topic_key
-from libweft.overlays.overlay import Overlay
+from libweft.overlays.powers import Lookups
 from libweft.peer.machine import Env, Peer, Timer
 from libweft.pubsub.kadpubsub.config import KadPubSubConfig
 from libweft.pubsub.kadpubsub.messages import NEAREST, Nearest
@@ -37,7 +37,7 @@ class View:
 
 
 class Vicinity:
-    def __init__(self, env: Env, config: KadPubSubConfig, overlay: Overlay, registries: Registries) -> None:
+    def __init__(self, env: Env, config: KadPubSubConfig, overlay: Lookups, registries: Registries) -> None:
         self._env = env
         self._config = config
         self._overlay = overlay

@@ -27,6 +27,7 @@ from typing import Literal, TypeAlias, get_args
 
 import trio
 
+from libweft.overlays.description import Options
 from libweft.peer.errors import UsageError, alone
 from libweft.peer.libp2p.address import Address
 from libweft.peer.libp2p.ids import Identity, peer_text
@@ -69,8 +70,8 @@ class PubSubConfig:
     signed: bool = True  # False where everybody is trusted: then nothing is signed or checked
     size: int = 1 << 16  # bytes of a message's data; some peers of other libraries take no more
     backlog: int = 1 << 18
-    overlay: stacks.Options = field(default_factory=dict)
-    router: stacks.Options = field(default_factory=dict)
+    overlay: Options = field(default_factory=dict)
+    router: Options = field(default_factory=dict)
     fifo: FifoConfig = field(default_factory=FifoConfig)  # of the subscriptions with that order, as is the next
     causal: CausalConfig = field(default_factory=CausalConfig)
     host: HostConfig = field(default_factory=HostConfig)

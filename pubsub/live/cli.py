@@ -7,7 +7,6 @@ needs neither trio nor cryptography.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -26,7 +25,7 @@ def add_commands(add: Add) -> None:
     _add_ping(add("ping", "ping a peer", _later("ping")))
     _add_pub(add("pub", "publish the lines of standard input", _later("pub")))
     _add_sub(add("sub", "print what is published to topics", _later("sub")))
-    _add_stacks(add("stacks", "list the stacks, or the options of one", _stacks))
+    _add_stacks(add("stacks", "list the stacks, or the options and promises of one", _list_stacks))
 
 
 def _add_node(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +64,7 @@ def _add_sub(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_stacks(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("stack", nargs="?", metavar="OVERLAY/ROUTER", help="tell its options, their defaults and what they mean")
+    parser.add_argument("stack", nargs="?", metavar="STACK", help="tell its promises, and its options with their defaults")
     _add_json(parser, "instead of a table")
 
 
@@ -104,19 +103,10 @@ def _later(name: str) -> Run:
     return run
 
 
-def _stacks(args: argparse.Namespace) -> None:
-    """Options as `--set` and scenarios take them."""
-    from libweft.pubsub.options import describe
-    from libweft.pubsub.stacks import names
+def _list_stacks(args: argparse.Namespace) -> None:
+    from libweft.pubsub.live.catalogue import show_stack, show_stacks
 
-    options = describe(args.stack) if args.stack else []
-    if args.json:
-        print(json.dumps({"options": [each._asdict() for each in options]} if args.stack else {"stacks": names()}))
-        return
-    told = [(f"{each.option}={str(each.default).lower()}", each.meaning) for each in options] or [(name, "") for name in names()]
-    width = max(len(name) for name, _ in told)
-    for name, meaning in told:
-        print(f"{name:{width}}  {meaning}".rstrip())
-    if options:
-        example = f"{options[-1].option}={str(options[-1].default).lower()}"
-        print(f"Times are in microseconds. Set one with weft sim --stack {args.stack} --set {example}, or in a scenario's file.")
+    if args.stack is None:
+        show_stacks(args.json)
+    else:
+        show_stack(args.stack, args.json)

@@ -29,7 +29,8 @@ from collections.abc import Iterable
 
 from libweft.overlays.claims import learn, told
 from libweft.overlays.overlay import Overlay
-from libweft.overlays.vcube.machine import VCube
+from libweft.overlays.powers import KeyRouting, has, power_of
+from libweft.overlays.vcube.places import Places
 from libweft.peer.errors import UsageError
 from libweft.peer.machine import MS, SECOND, Env, Link, Message, MessageId, Peer, Timer, upon
 from libweft.peer.trace.kinds import DUPLICATE, REJECT
@@ -83,6 +84,7 @@ class Srpt(Router):
         super().__init__(env, overlay, app)
         self.config = config
         self.routes = routes
+        self.keys = power_of(overlay, KeyRouting)
         self.lasting = EXPIRY * config.refresh_every  # a child, from each time that it was heard
         self.trees: dict[str, Tree] = {}
         self.outlets: dict[str, Outlet] = {}
@@ -185,7 +187,7 @@ class Srpt(Router):
 
     def _route(self, tree: Tree) -> None:
         """Ask the overlay who the parent is; where that is another than before, go there."""
-        if not self.overlay.can_route or self.stopped:
+        if not self.keys.can_route or self.stopped:
             return
         parent, root = self.routes.way(tree.topic)
         if parent is None:
@@ -384,7 +386,7 @@ class Srpt(Router):
         return outlet
 
     def _pump(self, topic: str, outlet: Outlet) -> None:
-        if self.overlay.can_route:
+        if self.keys.can_route:
             for m in outlet.due(self.env.epoch, told(self.env, self.env.me)):
                 outlet.asked = self._to_root(bind(self.signing, m))
 
@@ -403,7 +405,7 @@ class Srpt(Router):
     @upon(Publish)
     def published(self, sender: Peer, m: Publish) -> None:
         check_publish(self.env.me, m)
-        if m.id.source == self.env.me or m.hops > HOPS or not self.overlay.can_route:
+        if m.id.source == self.env.me or m.hops > HOPS or not self.keys.can_route:
             return
         if self.routes.way(m.topic).parent is not None:
             self._to_root(m.onward())
@@ -445,7 +447,7 @@ class Srpt(Router):
     @upon(Bequest)
     def bequest(self, sender: Peer, m: Bequest) -> None:
         check_bequest(self.env.me, m)
-        if m.hops > HOPS or not self.overlay.can_route:
+        if m.hops > HOPS or not self.keys.can_route:
             return
         parent = self.routes.way(m.topic).parent
         if parent is not None:
@@ -648,7 +650,7 @@ class Srpt(Router):
         for tree in list(self.trees.values()):
             self._look_after(tree, now)
         for topic, outlet in list(self.outlets.items()):
-            if not outlet.bytes or not self.overlay.can_route:
+            if not outlet.bytes or not self.keys.can_route:
                 continue
             self._pump(topic, outlet)
             if outlet.sent and now - outlet.since >= self.config.patience:
@@ -750,9 +752,11 @@ class SrptS(Srpt):
     protocols = ("/weft/srpt-s/1.0.0",)
 
     def __init__(self, env: Env, overlay: Overlay, app: App, config: ScribeConfig = DEFAULTS) -> None:
-        if config.root != BY_TOPIC and not isinstance(overlay, VCube):
+        placed = has(overlay, Places)
+        if config.root != BY_TOPIC and not placed:
             raise UsageError("root is a place, and only the overlay vcube has places; leave it to the topic's hash")
-        super().__init__(env, overlay, app, config, ByPlace(overlay, config) if isinstance(overlay, VCube) else ByKey(overlay))
+        routes = ByPlace(power_of(overlay, Places), config) if placed else ByKey(overlay)
+        super().__init__(env, overlay, app, config, routes)
 
 
 class SrptB(Srpt):
@@ -761,6 +765,4 @@ class SrptB(Srpt):
     protocols = ("/weft/srpt-b/1.0.0",)
 
     def __init__(self, env: Env, overlay: Overlay, app: App, config: BrokerConfig = BROKERS) -> None:
-        if not isinstance(overlay, VCube):
-            raise UsageError(f"srpt-b finds its brokers by places, and needs the overlay vcube, not {type(overlay).__name__}")
-        super().__init__(env, overlay, app, config, ByBroker(overlay, config))
+        super().__init__(env, overlay, app, config, ByBroker(power_of(overlay, Places), config))

@@ -1,6 +1,6 @@
 """Who is whose parent in the tree of a topic, computed from what the overlay knows.
 
-- `ByKey`: the next hop to the key of the topic, over any overlay that has `next_hop`. The root is known when it has answered.
+- `ByKey`: the next hop to the key of the topic, over any overlay that routes by keys. The root is known when it has answered.
 - `ByPlace`: the same over `vcube`, where every member knows who the root is; the place may be given
   instead of hashed, or be the number at the end of the topic's name.
 - `ByBroker`: only the brokers of `vcube` make the tree. The places come in groups of `group`, and of each group the member that
@@ -14,8 +14,9 @@ import re
 from typing import NamedTuple, Protocol, TypeAlias
 
 from libweft.overlays.overlay import Overlay
-from libweft.overlays.vcube.cube import PLACES, nearest
-from libweft.overlays.vcube.machine import VCube, place_of
+from libweft.overlays.powers import Distances, KeyRouting, power_of
+from libweft.overlays.vcube.cube import PLACES, nearest, place_of
+from libweft.overlays.vcube.places import Places
 from libweft.peer.machine import Peer
 from libweft.pubsub.scribe.config import BY_NUMBER, BrokerConfig, ScribeConfig
 
@@ -41,14 +42,15 @@ class Routes(Protocol):
 
 class ByKey:
     def __init__(self, overlay: Overlay) -> None:
-        self._overlay = overlay
+        self._keys = power_of(overlay, KeyRouting)
+        self._distances = power_of(overlay, Distances)
 
     def way(self, topic: str) -> Way:
-        return Way(self._overlay.next_hop(topic.encode()), None)
+        return Way(self._keys.next_hop(topic.encode()), None)
 
     def may_answer(self, topic: str, peer: Peer, asked: Peer) -> bool:
         """Each step is nearer to the key."""
-        return peer == asked or self._overlay.nearer(topic.encode(), peer, asked)
+        return peer == asked or self._distances.nearer(topic.encode(), peer, asked)
 
     def rank(self, child: Peer) -> Rank:
         return 0, 0
@@ -57,7 +59,7 @@ class ByKey:
 class ByPlace:
     """Children by distance, so that the largest part of the tree is served last, as in VCube-PS."""
 
-    def __init__(self, cube: VCube, config: ScribeConfig) -> None:
+    def __init__(self, cube: Places, config: ScribeConfig) -> None:
         self.cube = cube
         self._place = config.root
         self._ways: dict[str, Way] = {}
@@ -105,7 +107,7 @@ class ByPlace:
 
 
 class ByBroker(ByPlace):
-    def __init__(self, cube: VCube, config: BrokerConfig) -> None:
+    def __init__(self, cube: Places, config: BrokerConfig) -> None:
         super().__init__(cube, config)
         self._group = config.group
         self._brokers = (-1, 0)  # the version of the roll, and the set

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from libweft.overlays.vcube.cube import DIMENSION, places
-from libweft.overlays.vcube.machine import VCube
+from libweft.overlays.vcube.places import Places
 from libweft.peer.machine import Env, MessageId, Peer
 from libweft.pubsub.vcube_pb.config import VCubePBConfig
 from libweft.pubsub.vcube_pb.messages import Decline, Unreg
@@ -25,7 +25,7 @@ class ReliableBroadcasts(Broadcasts):
     def __init__(
         self,
         env: Env,
-        overlay: VCube,
+        overlay: Places,
         views: Views,
         editors: Views,
         config: VCubePBConfig,

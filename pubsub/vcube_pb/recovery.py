@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from libweft.overlays.vcube.cube import places
-from libweft.overlays.vcube.machine import VCube
+from libweft.overlays.vcube.places import Places
 from libweft.peer.machine import SECOND, Env, Peer, Reply
 from libweft.pubsub.vcube_pb.config import VCubePBConfig
 from libweft.pubsub.vcube_pb.message_cache import Kept, Key, stream_of
@@ -38,7 +38,7 @@ class Recovery:
     def __init__(
         self,
         env: Env,
-        overlay: VCube,
+        overlay: Places,
         views: Views,
         config: VCubePBConfig,
         found: Callable[[Iterable[Item]], None],

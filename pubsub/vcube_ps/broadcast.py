@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 
 from libweft.overlays.vcube.cube import PLACES, cluster
-from libweft.overlays.vcube.machine import VCube
+from libweft.overlays.vcube.places import Places
 from libweft.peer.machine import Env, MessageId, Peer, Timer
 from libweft.pubsub.vcube_ps.cluster_heads import Heads
 from libweft.pubsub.vcube_ps.config import VCubePSConfig
@@ -65,7 +65,7 @@ class Broadcasts:
     """`finished` hears of each message of this node's own that all have acknowledged, or that nobody will any more."""
 
     def __init__(
-        self, env: Env, overlay: VCube, views: Views, config: VCubePSConfig, finished: Callable[[str, MessageId], None]
+        self, env: Env, overlay: Places, views: Views, config: VCubePSConfig, finished: Callable[[str, MessageId], None]
     ) -> None:
         self.tasks: dict[MessageId, Task] = {}
         self.heads = Heads(overlay)

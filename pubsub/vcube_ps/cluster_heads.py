@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from libweft.overlays.vcube.cube import cluster, first, heads, places
-from libweft.overlays.vcube.machine import VCube
+from libweft.overlays.vcube.places import Places
 from libweft.peer.machine import Peer
 
 HEADS = 256
@@ -26,7 +26,7 @@ class Known(NamedTuple):
 
 
 class Heads:
-    def __init__(self, overlay: VCube) -> None:
+    def __init__(self, overlay: Places) -> None:
         self._overlay = overlay
         self._known: dict[tuple[str, type], Known] = {}
 

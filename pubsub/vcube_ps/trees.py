@@ -19,9 +19,10 @@ from typing import ClassVar
 import msgspec
 
 from libweft.overlays.overlay import Overlay
+from libweft.overlays.powers import power_of
 from libweft.overlays.vcube.cube import DIMENSION
-from libweft.overlays.vcube.machine import VCube
 from libweft.overlays.vcube.messages import Member
+from libweft.overlays.vcube.places import Places
 from libweft.peer.errors import PeerError, UsageError
 from libweft.peer.machine import MS, SECOND, Env, Message, MessageId, Peer, PeerInfo, Timer, upon
 from libweft.peer.trace.kinds import DUPLICATE, REJECT
@@ -87,12 +88,10 @@ class Trees(Router):
 
     def __init__(self, env: Env, overlay: Overlay, app: App, config: VCubePSConfig = DEFAULTS) -> None:
         super().__init__(env, overlay, app)
-        if not isinstance(overlay, VCube):
-            raise UsageError(f"{self.name} needs the overlay vcube, not {type(overlay).__name__}")
-        self.cube = overlay
+        self.cube = power_of(overlay, Places)
         self.config = config
-        self.views = Views(overlay)
-        self.broadcasts = Broadcasts(env, overlay, self.views, config, self._finished)
+        self.views = Views(self.cube)
+        self.broadcasts = Broadcasts(env, self.cube, self.views, config, self._finished)
         self.channels: dict[str, Channel] = {}
         self.arrivals: dict[MessageId, Arrival] = {}
         self.held: dict[Peer, None] = {}  # links to children
@@ -101,7 +100,7 @@ class Trees(Router):
         self.renewing: Timer | None = None
         self.fresh = False  # there is a subscription that was not made known again
         self.changed = self.first_changed = NEVER  # when members last came or went, and first since that subscription
-        overlay.crowd.append(self)
+        self.cube.crowd.append(self)
 
     def stop(self) -> None:
         self.broadcasts.stop()

@@ -8,7 +8,7 @@ the overlay forgets it; of those whom it has not heard of STRANGERS are kept, in
 
 from __future__ import annotations
 
-from libweft.overlays.vcube.machine import VCube
+from libweft.overlays.vcube.places import Places
 from libweft.peer.machine import Peer
 from libweft.pubsub.fair_shares import Shares
 from libweft.pubsub.vcube_ps.messages import Standing
@@ -18,7 +18,7 @@ STRANGERS = 4_096
 
 
 class Views:
-    def __init__(self, overlay: VCube) -> None:
+    def __init__(self, overlay: Places) -> None:
         self.topics: dict[str, dict[Peer, Standing]] = {}
         self.size = 0
         self.shares = Shares()

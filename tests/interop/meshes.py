@@ -13,9 +13,9 @@ from typing import Any, Protocol, TypeAlias
 
 import trio
 
+from libweft.overlays.description import Options
 from libweft.peer.libp2p.ids import parse_peer, peer_text
 from libweft.peer.machine import Env, Message, Peer
-from libweft.pubsub import stacks
 from libweft.pubsub.gossipsub.messages import Graft, IDontWant, IHave, IWant, Prune
 from libweft.pubsub.gossipsub.router import GossipSub
 from libweft.pubsub.live.api import PubSub, PubSubConfig
@@ -187,7 +187,7 @@ class Other:
 
 
 @asynccontextmanager
-async def weft(stack: str = "static/gossipsub", options: stacks.Options | None = None) -> AsyncIterator[Weft]:
+async def weft(stack: str = "static/gossipsub", options: Options | None = None) -> AsyncIterator[Weft]:
     config = PubSubConfig(router=options or {})
     async with PubSub.open(stack, listen=HERE, config=config) as node, AsyncExitStack() as subscribed:
         messages = await subscribed.enter_async_context(node.subscribe(TOPIC, buffer=10_000))

@@ -10,17 +10,14 @@ import logging
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import combinations, product
-from typing import Any
 
 import pytest
 import trio
 
+from libweft.overlays.description import Options
 from libweft.peer.libp2p.ids import parse_peer
-from libweft.peer.machine import Env
 from libweft.pubsub import stacks
-from libweft.pubsub.gossipsub.config import GossipSubConfig
 from libweft.pubsub.gossipsub.messages import IDontWant
-from libweft.pubsub.gossipsub.router import GossipSub
 from libweft.pubsub.live.subscription import Message
 from tests.interop.foreign import DEADLINE, missing
 from tests.interop.meshes import CONTROL, TOPIC, CountedGossipSub, Network, has, other, says, weft
@@ -33,16 +30,13 @@ FEW = 20
 LARGE = 2_048  # bytes: more than the least for which anybody says IDONTWANT
 LANGUAGES = ("js", "py", "go", "rust")
 # Nor are others introduced, who would find a way round it.
-NO_MESH: stacks.Options = {"d": 0, "d_lo": 0, "d_hi": 0, "d_out": 0, "px": False}
+NO_MESH: Options = {"d": 0, "d_lo": 0, "d_hi": 0, "d_out": 0, "px": False}
 
 
 @pytest.fixture(autouse=True)
 def counted(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    def build(env: Env, overlay: Any, app: Any, options: Any) -> GossipSub:
-        return CountedGossipSub(env, overlay, app, GossipSubConfig(**options))
-
     caplog.set_level(logging.DEBUG, "libweft")
-    monkeypatch.setitem(stacks.ROUTERS, "gossipsub", replace(stacks.ROUTERS["gossipsub"], build=build))
+    monkeypatch.setitem(stacks.ROUTERS, "gossipsub", replace(stacks.ROUTERS["gossipsub"], machine=CountedGossipSub))
 
 
 async def test_the_others_without_weft_hear_each_other_and_count_alike() -> None:

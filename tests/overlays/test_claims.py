@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from libweft.overlays import hyparview, xbot
+from libweft.overlays import xbot
 from libweft.overlays.claims import ADDRESSES, ID, RECORD, TEXT, check_infos, told
-from libweft.overlays.hyparview import LIST_LIMIT, HyParView, HyParViewConfig
+from libweft.overlays.hyparview import messages as hyparview
+from libweft.overlays.hyparview.config import LIST_LIMIT, HyParViewConfig
+from libweft.overlays.hyparview.machine import HyParView
 from libweft.overlays.vcube.config import VCubeConfig
 from libweft.overlays.vcube.cube import DIMENSION, PLACES
 from libweft.overlays.vcube.machine import VCube

@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from libweft.overlays.hyparview import (
-    ASKS,
-    LIST_LIMIT,
+from libweft.overlays.hyparview.config import LIST_LIMIT, HyParViewConfig
+from libweft.overlays.hyparview.machine import ASKS, HyParView
+from libweft.overlays.hyparview.messages import (
     MADE_ROOM,
     Disconnect,
     ForwardJoin,
-    HyParView,
-    HyParViewConfig,
     Join,
     KeepAlive,
     Neighbor,

@@ -16,7 +16,8 @@ from hypothesis import Phase, event, example, given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from libweft.overlays.hyparview import ASKS, REPLIES, HyParView, HyParViewConfig
+from libweft.overlays.hyparview.config import HyParViewConfig
+from libweft.overlays.hyparview.machine import ASKS, REPLIES, HyParView
 from libweft.peer.fake.wire import FakeWire
 from libweft.peer.machine import SECOND, Build, Peer
 from libweft.peer.sim import faults

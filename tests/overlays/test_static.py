@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from libweft.overlays.powers import KeyRouting, Sampling, power_of
 from libweft.overlays.static import FIRST_RETRY, LAST_RETRY, Static
 from libweft.peer.errors import UsageError
 from libweft.peer.fake.env import FakeEnv
@@ -204,5 +205,6 @@ def test_a_sample_is_of_different_neighbours_and_no_more_than_there_are() -> Non
 
 def test_a_power_that_it_lacks_is_named() -> None:
     overlay, _, _ = started()
-    with pytest.raises(UsageError, match="Static has no next_hop"):
-        overlay.next_hop(b"key")
+    with pytest.raises(UsageError, match="Static has no key routing"):
+        power_of(overlay, KeyRouting)
+    assert power_of(overlay, Sampling) is overlay

@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from libweft.overlays.hyparview import FULL, LATE, MADE_ROOM, STRANGER, Disconnect, ForwardJoin, Join, Neighbor, NeighborReply
+from libweft.overlays.hyparview.messages import (
+    FULL,
+    LATE,
+    MADE_ROOM,
+    STRANGER,
+    Disconnect,
+    ForwardJoin,
+    Join,
+    Neighbor,
+    NeighborReply,
+)
 from libweft.overlays.xbot import NEARER, WINDOW, Optimization, Probe, ProbeReply, Replace, ReplaceReply, Switch, XBot, XBotConfig
 from libweft.peer.codec import msgpack
 from libweft.peer.dispatch import receive

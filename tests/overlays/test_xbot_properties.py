@@ -17,7 +17,8 @@ from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from libweft.overlays.hyparview import ASKS, Disconnect, Join, Neighbor, NeighborReply
+from libweft.overlays.hyparview.machine import ASKS
+from libweft.overlays.hyparview.messages import Disconnect, Join, Neighbor, NeighborReply
 from libweft.overlays.xbot import Optimization, Probe, ProbeReply, Replace, ReplaceReply, Switch, XBot, XBotConfig
 from libweft.peer.dispatch import receive
 from libweft.peer.errors import PeerError

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from libweft.overlays import claims
 from libweft.overlays.kademlia.space import BITS, place_of, place_of_key, topic_key
 from libweft.overlays.overlay import Overlay
+from libweft.overlays.powers import Lookups
 from libweft.peer.codec import msgpack
 from libweft.peer.dispatch import ask, receive
 from libweft.peer.errors import PeerError, UsageError
@@ -61,6 +62,8 @@ TOPIC = "news"
 
 class Directory(Overlay):
     """Knows all peers there are, at once."""
+
+    powers = (Lookups,)
 
     def __init__(self, env: Env, peers: Sequence[Peer], k: int = 4) -> None:
         super().__init__(env)

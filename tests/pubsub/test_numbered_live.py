@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack
 import pytest
 import trio
 
+from libweft.overlays.description import Options
 from libweft.pubsub.live.api import PubSub, PubSubConfig
-from libweft.pubsub.stacks import Options
 
 STACKS = ("vcube/vcube-ps", "vcube/vcube-pb", "vcube/srpt-s", "vcube/srpt-b", "kademlia/srpt-s")
 HERE = ("/ip4/127.0.0.1/tcp/0",)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from libweft.bench.runs.history import Recorder, fifo, integrity, tell
 from libweft.bench.runs.run import run
 from libweft.bench.runs.scenario import Churn, Scenario, Workload, command
+from libweft.overlays.description import Options
 from libweft.overlays.overlay import Overlay
 from libweft.overlays.static import Static
 from libweft.overlays.vcube.cube import PLACES
@@ -672,7 +673,7 @@ def test_a_filter_and_an_overlay_without_places_are_refused() -> None:
     static: Overlay = Static(FakeEnv(), (), ())
     with pytest.raises(UsageError, match="only the overlay vcube has places"):
         SrptS(FakeEnv(), static, Inbox(), AT_0)
-    with pytest.raises(UsageError, match="needs the overlay vcube"):
+    with pytest.raises(UsageError, match="Static has no places"):
         SrptB(FakeEnv(), static, Inbox())
 
 
@@ -836,7 +837,7 @@ def test_nodes_that_join_on_a_wire_with_the_codec_hear_each_other(name: str) -> 
 
 
 def scenario(stack: str, **more: Any) -> Scenario:
-    overlay: stacks.Options = {"start": "order"} if stack.startswith("vcube") else {}
+    overlay: Options = {"start": "order"} if stack.startswith("vcube") else {}
     told = replace(Scenario(stack=stack, nodes=50, overlay=overlay, workload=Workload(messages=40)), **more)
     note_replay(command(told))
     return told
@@ -886,7 +887,7 @@ OTHER_ROOT: dict[str, tuple[AnyFault, ...]] = {
 def judged(stack: str, faults: tuple[AnyFault, ...], order: Literal["none", "fifo"]) -> float:
     """Nothing comes twice, or out of the order of its source; the share that came."""
     work = Workload(messages=40, order=order)
-    router: stacks.Options = {"root": 0} if stack.startswith("vcube") else {}
+    router: Options = {"root": 0} if stack.startswith("vcube") else {}
     told = scenario(stack, nodes=20, faults=faults, window=60.0, router=router, workload=work)
     recorder = Recorder()
     run(told, observer=recorder, hashed=False)

@@ -25,7 +25,7 @@ def refusal(name: str, overlay: dict[str, Any] | None = None, router: dict[str, 
     return text
 
 
-@pytest.mark.parametrize("name", ["", "/", "static", "flood", "static/", "/flood", "static/flood/", "cube/shout", "STATIC/FLOOD"])
+@pytest.mark.parametrize("name", ["", "/", "static/", "/flood", "static/flood/", "cube/shout", "STATIC/FLOOD"])
 def test_an_unknown_stack_is_refused_with_all_names(name: str) -> None:
     text = refusal(name)
     assert repr(name) in text
@@ -39,6 +39,41 @@ def test_a_name_that_is_nearly_right_is_suggested(name: str) -> None:
 
 def test_a_name_that_is_far_off_suggests_nothing() -> None:
     assert "did you mean" not in refusal("zzz")
+
+
+@pytest.mark.parametrize(
+    ("name", "usual"),
+    [
+        ("flood", "static/flood"),
+        ("gossipsub", "static/gossipsub"),
+        ("plumtree", "hyparview/plumtree"),
+        ("hyparview", "hyparview/plumtree"),
+        ("kademlia", "kademlia/kadpubsub"),
+        ("vcube-pb", "vcube/vcube-pb"),
+    ],
+)
+def test_a_single_name_stands_for_its_usual_stack(name: str, usual: str) -> None:
+    assert stacks.find(name, {}, {}).name == stacks.full_name(name) == usual
+
+
+def test_every_single_name_has_a_usual_stack() -> None:
+    assert {stacks.full_name(name) for name in (*stacks.OVERLAYS, *stacks.ROUTERS)} <= set(stacks.names())
+
+
+@pytest.mark.parametrize(
+    ("name", "lacking"),
+    [
+        (
+            "vcube/flood",
+            "flood needs connected neighbours, which vcube has not; it stands over static, hyparview, xbot, kademlia",
+        ),
+        ("static/kadpubsub", "kadpubsub needs lookups, which static has not; it stands over kademlia"),
+        ("hyparview/srpt-s", "key routing and distances or places, which hyparview has not; it stands over kademlia, vcube"),
+        ("kademlia/vcube-pb", "vcube-pb needs places, which kademlia has not; it stands over vcube"),
+    ],
+)
+def test_a_stack_whose_overlay_lacks_a_power_is_refused_when_it_is_named(name: str, lacking: str) -> None:
+    assert lacking in refusal(name)
 
 
 def test_every_name_is_found() -> None:

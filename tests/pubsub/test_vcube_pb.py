@@ -613,7 +613,7 @@ def test_a_filter_and_another_overlay_are_refused() -> None:
         Desk().router.join(Filter(()))
     with pytest.raises(UsageError, match="by topic"):
         Desk().router.advertise(Filter(()))
-    with pytest.raises(UsageError, match="needs the overlay vcube"):
+    with pytest.raises(UsageError, match="Static has no places"):
         VCubePB(FakeEnv(), Static(FakeEnv(), (), ()), Inbox())
 
 

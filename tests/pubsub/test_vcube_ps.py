@@ -713,7 +713,7 @@ def test_an_oracle_knows_subscriptions_at_once_and_sends_none() -> None:
 def test_a_filter_and_another_overlay_are_refused() -> None:
     with pytest.raises(UsageError, match="by topic"):
         Desk().router.join(Filter(()))
-    with pytest.raises(UsageError, match="needs the overlay vcube"):
+    with pytest.raises(UsageError, match="Static has no places"):
         VCubePS(FakeEnv(), Static(FakeEnv(), (), ()), Inbox())
 
 

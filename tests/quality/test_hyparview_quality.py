@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from libweft.overlays import graphs
-from libweft.overlays.hyparview import HyParView, HyParViewConfig
+from libweft.overlays.hyparview.config import HyParViewConfig
+from libweft.overlays.hyparview.machine import HyParView
 from libweft.peer.machine import MS, SECOND, Peer
 from libweft.peer.sim import faults
 from libweft.peer.sim.simulator import Simulator

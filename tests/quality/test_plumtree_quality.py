@@ -17,7 +17,7 @@ from libweft.bench.runs.run import run as run_scenario
 from libweft.bench.runs.scenario import Scenario, Workload, command
 from libweft.bench.runs.workload import Listener
 from libweft.overlays import graphs
-from libweft.overlays.hyparview import HyParView
+from libweft.overlays.hyparview.machine import HyParView
 from libweft.overlays.overlay import Overlay
 from libweft.overlays.static import Static
 from libweft.peer.machine import SECOND, Build, Env, Lane, Machine, MessageId, Peer

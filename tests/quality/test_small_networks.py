@@ -17,7 +17,7 @@ import pytest
 
 from libweft.bench.runs.run import run
 from libweft.bench.runs.scenario import Scenario, TraceSettings, Workload, command
-from libweft.overlays.hyparview import HyParViewConfig
+from libweft.overlays.hyparview.config import HyParViewConfig
 from libweft.peer.sim.faults import AnyFault, Crash, Duplicate, Loss, Partition, Reorder
 from tests.conftest import note_replay
 

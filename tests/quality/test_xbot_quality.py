@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 import pytest
 
 from libweft.overlays import graphs
-from libweft.overlays.hyparview import HyParView
+from libweft.overlays.hyparview.machine import HyParView
 from libweft.overlays.xbot import XBot, XBotConfig
 from libweft.peer.machine import MS, SECOND, Env, Peer
 from libweft.peer.sim.latency import Matrix, Model, Uniform

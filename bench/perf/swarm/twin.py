@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from libweft.bench.perf.swarm.plan import SETTLE_S, TOPIC, Plan, Tally, Told, payload, united
 from libweft.bench.runs.workload import Listener, router_of
+from libweft.overlays.description import Contacts
 from libweft.peer.errors import WeftError
 from libweft.peer.machine import MS, SECOND
 from libweft.peer.sim.latency import Uniform
@@ -49,7 +50,7 @@ class Twin:
         self.sim.run(began + round((self.plan.config.seconds + SETTLE_S) * SECOND))
         return {peer: self.ears[peer].tally.told() for peer in self.plan.last}
 
-    def _add(self, contacts: stacks.Contacts) -> None:
+    def _add(self, contacts: Contacts) -> None:
         ear = Ear(self.sim, len(self.ears))
         self.ears.append(ear)
         self.sim.add(self.stack.node(contacts, ear), lambda node: router_of(node).join(TOPIC))

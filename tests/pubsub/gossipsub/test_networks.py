@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from libweft.overlays.description import Options
 from libweft.overlays.graphs import Edges, draw
 from libweft.overlays.static import Static
 from libweft.peer.errors import UsageError
@@ -27,7 +28,7 @@ from libweft.peer.machine import SECOND, Build, Env, Machine, Peer
 from libweft.peer.sim.latency import Uniform
 from libweft.peer.sim.simulator import Simulator
 from libweft.pubsub import stacks
-from libweft.pubsub.flood import Flood
+from libweft.pubsub.flood import Flood, FloodConfig
 from libweft.pubsub.gossipsub.config import GossipSubConfig
 from libweft.pubsub.gossipsub.filters import allow_list
 from libweft.pubsub.gossipsub.messages import IWant
@@ -68,7 +69,7 @@ class Net:
         self, contacts: Sequence[Peer], app: Inbox, floods: bool, kind: type[GossipSub], env: Callable[[], Env]
     ) -> Sequence[Machine]:
         overlay = Static(env(), contacts, GossipSub.protocols)
-        router = Flood(env(), overlay, app, announce=True) if floods else kind(env(), overlay, app, self.config)
+        router = Flood(env(), overlay, app, FloodConfig(announce=True)) if floods else kind(env(), overlay, app, self.config)
         return [overlay, router]
 
     def router(self, node: int) -> Router:
@@ -483,7 +484,7 @@ class Star(LiveWorld):
 
 def test_the_leaves_of_a_star_dial_each_other_by_signed_records() -> None:
     """A leaf knows another's address only by its own signed record, which the centre passed on."""
-    options: stacks.Options = {"d": 2, "d_lo": 1, "d_hi": 2, "d_score": 1, "d_out": 0, "score_with": "accept_px=0"}
+    options: Options = {"d": 2, "d_lo": 1, "d_hi": 2, "d_score": 1, "d_out": 0, "score_with": "accept_px=0"}
     apps = [Inbox() for _ in range(6)]
     links: list[int] = []
 

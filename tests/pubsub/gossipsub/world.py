@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from libweft.overlays.overlay import Overlay
+from libweft.overlays.powers import Directory
 from libweft.peer.dispatch import receive
 from libweft.peer.fake.env import FakeEnv
 from libweft.peer.machine import Link, Message, MessageId, Peer, PeerInfo
@@ -24,6 +25,8 @@ Kind = TypeVar("Kind", bound=Message)
 
 class Finder(Overlay):
     """An overlay that finds subscribers when the test says who they are."""
+
+    powers = (Directory,)
 
     def __init__(self) -> None:
         super().__init__(FakeEnv())

@@ -21,119 +21,43 @@ Below it asks for: `Env.connect` and `disconnect` to hold links, messages in ord
 Above it promises: `neighbors` of at most `active_size`, symmetric but for what is under way; `sample` over both views.
 Bounds: views and `faded` by their sizes; ASKS and REPLIES below; peers tried and lost by a multiple of `passive_size`;
 incarnations by the links of the driver; timers: four, and one an ask. Lists, walks and texts are cut or refused at the border.
+Length: this is one paper's machine. Its handlers share one state, so that a part of them in another file would not be simpler.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
 from libweft.overlays.claims import check_infos, learn, told
+from libweft.overlays.hyparview.config import DEFAULTS, LIST_LIMIT, HyParViewConfig
+from libweft.overlays.hyparview.messages import (
+    FULL,
+    LATE,
+    LEFT,
+    MADE_ROOM,
+    REJOINED,
+    STRANGER,
+    Disconnect,
+    ForwardJoin,
+    Join,
+    KeepAlive,
+    Neighbor,
+    NeighborReply,
+    Shuffle,
+    ShuffleReply,
+)
 from libweft.overlays.overlay import Overlay
-from libweft.peer.errors import PeerError, UsageError
-from libweft.peer.machine import SECOND, Env, Link, Message, Peer, PeerInfo, Timer, upon
+from libweft.overlays.powers import Connected, Sampling
+from libweft.peer.errors import PeerError
+from libweft.peer.machine import Env, Link, Message, Peer, PeerInfo, Timer, upon
 
 ASKS = 16  # attempts under way; a walk that ends beyond that leaves the newcomer to the passive view
 RARER = 4  # each pause between two probes of the passive view to the one before; a guess
 TRIED = 4  # times as many as the passive view holds
 REPLIES = 8  # answers to shuffles that wait for a link; the origin shuffles again
-
-LIST_LIMIT = 64  # peers in a message: eight times the paper's, for peers that are set otherwise
 TEXT_LIMIT = 256
-
-MADE_ROOM = "made room for another"
-LATE = "the answer came too late"
-FULL = "the last slot was taken"
-STRANGER = "not a neighbour"
-LEFT = "left"
-REJOINED = "joined again"
-
-
-class Join(Message, frozen=True, tag=1):
-    me: PeerInfo
-    attempt: int
-
-
-class ForwardJoin(Message, frozen=True, tag=2):
-    new: PeerInfo
-    ttl: int
-
-
-class Neighbor(Message, frozen=True, tag=3):
-    me: PeerInfo
-    attempt: int
-    high: bool
-
-
-class NeighborReply(Message, frozen=True, tag=4):
-    """Answers JOIN and NEIGHBOR."""
-
-    attempt: int
-    accepted: bool
-
-
-class Disconnect(Message, frozen=True, tag=5):
-    """`alive`: the sender may be asked again; otherwise it is about to be gone."""
-
-    alive: bool
-    reason: str
-
-
-class Shuffle(Message, frozen=True, tag=6):
-    """The origin's own id is one of those exchanged; the number comes back in the reply."""
-
-    origin: PeerInfo
-    number: int
-    peers: tuple[PeerInfo, ...]
-    ttl: int
-
-
-class ShuffleReply(Message, frozen=True, tag=7):
-    """Number 0: nobody shuffled, it precedes a DISCONNECT."""
-
-    number: int
-    peers: tuple[PeerInfo, ...]
-
-
-class KeepAlive(Message, frozen=True, tag=8):
-    pass
-
-
-@dataclass(frozen=True)
-class HyParViewConfig:
-    """Sizes and walks as in the paper's experiments; it counts time in cycles, so all times are guesses, in microseconds."""
-
-    active_size: int = 5  # neighbours: section 5.1, fanout 4, and one for the link of arrival
-    passive_size: int = 30  # peers known in reserve: section 5.1
-    arwl: int = 6  # steps of a FORWARDJOIN: section 5.1
-    prwl: int = 3  # steps left of it where it enters a passive view: section 5.1
-    ka: int = 3  # neighbours in a shuffle: section 5.1
-    kp: int = 4  # peers in reserve in a shuffle: section 5.1
-    shuffle_ttl: int = 6  # steps of a shuffle, a guess: the paper names a time to live but no number; that of its other walk
-    shuffle_every: int = 10 * SECOND  # a guess: the paper's cycle, often enough to know of joins within a minute
-    patience: int = 3 * SECOND  # a guess: how long an ask may take, dial and answer; a few slow round trips
-    keepalive_every: int = 20 * SECOND  # a guess: how long a one-sided neighbour may stay unnoticed
-    probe_every: int = 30 * SECOND  # a guess: one dial, rare enough to cost nothing; 0 never probes, as in the paper
-    remember: int = 3_600 * SECOND  # a guess: how long a lost neighbour is worth a probe
-    refill_at_once: bool = True  # the paper's algorithm fills a slot when its peer has failed, and else in the next cycle
-    faded: int = 30  # peers that gave way in reserve, a guess: as many again; 0 forgets them, as in the paper
-    refusals: int = 8  # in a row, then a slot may stay empty, a guess: where all others are full, asking all of them costs more
-    first_retry: int = SECOND  # until a contact is dialled again: a guess, as in `libweft.overlays.static`
-    last_retry: int = 60 * SECOND  # the most that this grows to: a guess, as in `libweft.overlays.static`
-
-    def __post_init__(self) -> None:
-        least = {"active_size": 1, "passive_size": 1, "shuffle_every": 1, "patience": 1, "keepalive_every": 1}
-        least |= {"remember": 1, "first_retry": 1, "last_retry": self.first_retry, "arwl": self.prwl}
-        for name in self.__dataclass_fields__:
-            if getattr(self, name) < least.get(name, 0):
-                raise UsageError(f"hyparview: {name} is {getattr(self, name)}; it must be at least {least.get(name, 0)}")
-        if self.ka + self.kp >= LIST_LIMIT:
-            raise UsageError(f"hyparview: ka + kp is {self.ka + self.kp}; it must be below {LIST_LIMIT}")
-
-
-DEFAULTS = HyParViewConfig()
 
 
 class Ask:
@@ -161,6 +85,7 @@ class HyParView(Overlay):
     )  # fmt: skip
 
     protocols = ("/weft/hyparview/1.0.0",)
+    powers = (Connected, Sampling)
 
     def __init__(self, env: Env, contacts: Sequence[Peer], config: HyParViewConfig = DEFAULTS) -> None:
         super().__init__(env)

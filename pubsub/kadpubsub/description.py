@@ -1,0 +1,22 @@
+"""KadPubSub as the registry knows it."""
+
+from __future__ import annotations
+
+from libweft.overlays.powers import Lookups
+from libweft.pubsub.description import TOPICS, RouterDescription
+from libweft.pubsub.kadpubsub.config import KadPubSubConfig
+from libweft.pubsub.kadpubsub.router import KadPubSub
+from libweft.pubsub.promises import DELAYS, INTEGRITY, ONCE, Promise, Property
+
+DESCRIPTION = RouterDescription(
+    name="kadpubsub",
+    paper="one of the systems of Duarte, Almeida and Fona: A Study on Publish-Subscribe Systems over Overlay Networks, 2022",
+    use="for many topics with few subscribers each: nobody else carries a message",
+    partner="kademlia",
+    machine=KadPubSub,
+    config=KadPubSubConfig,
+    protocols=KadPubSub.protocols,
+    needs=(Lookups,),
+    interests=TOPICS,
+    promises=(INTEGRITY, ONCE, Promise(Property.REACH, DELAYS | {"loss"}, 30.0)),
+)

@@ -1,0 +1,50 @@
+"""Promises: the properties that a router keeps, and the kinds of faults that each of them withstands.
+
+The definitions are those of `libweft.bench.runs.history`, which checks them in the rows of a run. A node is correct as long as it
+stays up; a subscriber counts from the moment at which its subscription is in force.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Property(Enum):
+    INTEGRITY = "integrity"
+    """A node delivers only messages that were published, and as their source published them."""
+    ONCE = "once"
+    """A node delivers a message at most once between two of its starts."""
+    FIFO = "fifo"
+    """A node delivers the messages of one source on one topic in the order in which they were published."""
+    AGREEMENT = "agreement"
+    """If one correct subscriber delivers a message, every correct subscriber delivers it."""
+    REACH = "reach"
+    """Every correct subscriber delivers each message of a correct publisher."""
+
+
+DELAYS = frozenset({"duplicate", "reorder", "delay_spike", "slow_node", "skew"})
+LOSSES = frozenset({"loss", "burst_loss"})
+BREAKS = frozenset({"cut", "partition", "reset"})
+CRASHES = frozenset({"crash", "mass_crash", "restart", "churn"})
+CHANGED_BYTES = frozenset({"corrupt", "truncate"})
+"""A changed byte may make another message of one that nobody signed. Live nodes sign all messages, simulated ones sign none."""
+HONEST = DELAYS | LOSSES | BREAKS | CRASHES | {"nat"}
+
+
+@dataclass(frozen=True)
+class Promise:
+    """One property, the kinds of faults under which it holds, and the time within which it does after the last fault healed.
+
+    `within_s` counts from the publishing or the end of the last fault, whichever is later. `limit` says in a sentence where the
+    promise ends.
+    """
+
+    property: Property
+    withstands: frozenset[str]
+    within_s: float = 0.0
+    limit: str = ""
+
+
+INTEGRITY = Promise(Property.INTEGRITY, HONEST, limit="Live, signatures extend it to changed bytes and to hostile peers.")
+ONCE = Promise(Property.ONCE, HONEST, limit="It ends when the id of a message is forgotten, two minutes after it came or later.")
