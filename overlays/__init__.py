@@ -1,6 +1,20 @@
-"""Overlays: machines that choose neighbours and tell their watchers who comes and goes; one file a paper.
+"""Overlays: machines that choose a node's neighbours, and notify their watchers when neighbours come and go.
 
-`libweft.overlays.overlay` is the contract. An overlay knows nothing of what is published above it, and stands on `peer` alone.
+The modules of this package:
+
+    overlay         the contract of an overlay
+    claims          checks of what a peer says of other peers
+    static, graphs  neighbours given from outside; the graphs from which the simulator draws them
+    hyparview       HyParView: a small symmetric view, and a larger one to mend it from
+    xbot            X-BOT: HyParView that exchanges far neighbours for near ones
+
+The folders:
+
+    kademlia        libp2p's kad-dht, and neighbours over its contacts
+    kademlia_udp    a node in a network of the PyPI package `kademlia`, over UDP; it is no overlay of a stack
+    vcube           VCube: a virtual hypercube whose nodes test each other
+
+An overlay knows nothing of publications. This package stands only on `peer`.
 """
 
 if __name__ != "libweft.overlays":

@@ -1,33 +1,26 @@
-"""weft: publish/subscribe among peers. Each protocol is a machine without IO, run live or in a simulator.
+"""The contract of a machine, libp2p's protocols, and the worlds in which a machine runs.
 
-The map of layers, from the top; each imports only what is below it:
+A machine is a protocol without IO: it takes messages, timers and links that go up and down, and acts only by calls on its `Env`.
+The same machine runs on real sockets, in the simulator and in a unit test, because each of these worlds has an Env of its own.
 
-    bench      scenarios, runs, measures, and the command `weft`
-    pubsub     routers: how a publication spreads; interests, validation, delivery
-    overlays   who is a neighbour of whom
-    peer       this package: the contract, and the worlds that a machine can live in
+The modules of this package are the contract, which all worlds share:
 
-Inside peer, from the bottom:
+    machine         Machine, Env, messages, lanes, links
+    datagram        the same for protocols over UDP
+    errors          errors by who is at fault: the caller (UsageError) or a peer (PeerError)
+    codec           messages to bytes and back, as typed MessagePack
+    dispatch        which machine of a stack gets a message, answers a request or is notified of a link
 
-    errors                     whose fault it is: the caller's (UsageError) or a peer's (PeerError)
-    machine                    the contract: Machine, Env, messages, lanes, links
-    codec, dispatch            messages to bytes and back; who gets a message, who hears of a link
-    trace                      what happened, as rows of one schema
-    latency, faults            the simulated network and what goes wrong in it, as data
-    calendar, network          the simulator: the queue of events, and how copies travel
-    sim_env, sim_links         ... what a machine sees, links from dial to close
-    sim_faults, sim            ... what faults do to a link, and the nodes and the loop
-    fake                       a fake world, for tests of one machine or of two on a wire
-    ids, address, records      who a peer is, where it is, and its own signed word on that
-    frame, multistream, pnet   libp2p's layers on bytes alone: lengths, protocols, private networks,
-    noise, yamux               ... encryption, streams
-    transport, link            sockets; one encrypted link and its streams
-    host, identify, ping       links to many peers
-    outbox, store, driver      the Env on a host
-    datagram, sim_datagram     protocols over UDP: their Env on a socket, and in the simulator
-    embed, metrics             a host in a program of another kind; what an operator watches
+The folders, each of which imports only the contract and the folders above it in this list:
 
-Import from the modules: this package re-exports nothing, so that importing it costs nothing.
+    libp2p          libp2p's protocols, without IO: ids, addresses, frames, encryption, streams
+    trace           the rows of a run, in one schema for simulated and live runs, and their files
+    fake            worlds for unit tests: one machine on a recording Env, or whole stacks on a wire
+    sim             the simulator: thousands of nodes in virtual time, with latencies and faults
+    live            the live world, on trio: sockets, links, the host, and the driver that runs a stack on a host
+
+`overlays`, `pubsub` and `bench` stand above this package. Import from its modules: the package itself exports nothing, so that
+importing it costs nothing.
 """
 
 if __name__ != "libweft.peer":

@@ -1,21 +1,32 @@
-"""`weft reproduce`: figures of papers, measured again."""
+"""`weft reproduce`: figures of papers, measured again.
+
+Figures are named by their ids or by shell patterns of ids. With `--json`, a single id gives the object of that figure; several
+names, a pattern and `--all` give a list under "figures", also where only one figure matches.
+"""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from libweft.bench.cli.flags import add_keep_flag, add_output_flags, add_spark_flags
-from libweft.bench.cli.show import print_json, print_rows, print_titled, progress, resumable
+from libweft.bench.cli.show import print_json, print_titled, progress, resumable
 from libweft.peer.errors import UsageError, WeftError
+
+if TYPE_CHECKING:
+    from libweft.bench.papers import Listed
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
+    parser.epilog = "For example: weft reproduce --quick 'plumtree.*' vcube-ps.fig6. Without quotes the shell expands a pattern."
     add_output_flags(parser)
-    parser.add_argument("ids", nargs="*", metavar="ID", help="which; see --list")
-    parser.add_argument("--list", action="store_true", help="list what there is, and run nothing")
-    parser.add_argument("--all", action="store_true", help="all of them, in one Spark session")
+    ids = "a figure's id, or a shell pattern of ids in quotes, such as 'plumtree.*'; see --list"
+    parser.add_argument("ids", nargs="*", metavar="ID", help=ids)
+    parser.add_argument("--list", action="store_true", help="list the figures that are named, or all, by paper; run nothing")
+    parser.add_argument("--all", action="store_true", help="reproduce all figures, in one Spark session")
     parser.add_argument("--quick", action="store_true", help="smaller and fewer runs: under two minutes a figure")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="the seeds of all runs follow from it")
     parser.add_argument("--runs", type=int, metavar="N", help="runs a point, in place of the figure's own number")
@@ -29,16 +40,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from libweft.bench import papers
 
-    if args.list:
-        listed = [figure._asdict() for figure in papers.list_figures()]
-        print_json({"figures": listed}) if args.json else print_rows([{"id": f["id"], "title": f["title"]} for f in listed])
-        return
     if args.all and args.ids:
         raise UsageError(f"--all has every figure, {args.ids[0]!r:.80} too; name figures or say --all")
-    ids = list(papers.FIGURES) if args.all else args.ids
-    if not ids:
+    if not (args.ids or args.all or args.list):
         raise UsageError("name a figure, or --all; weft reproduce --list shows what there is")
-    papers.find(ids)
+    figures = papers.find(args.ids) if args.ids else papers.list_figures()
+    if args.list:
+        print_json({"figures": [figure._asdict() for figure in figures]}) if args.json else _print_by_paper(figures)
+        return
     if args.runs is not None and args.runs < 1:
         raise UsageError(f"--runs is {args.runs}; it must be 1 at least")
     if args.jobs is not None and args.jobs < 1:
@@ -50,14 +59,27 @@ def run(args: argparse.Namespace) -> None:
     asked["jobs"] = args.jobs
     session = spark_session(args.master, memory=args.memory, short=args.quick)
     with progress(args.quiet) as tell, resumable(args.keep), session as spark:
-        results = reproduced(ids, spark=spark, progress=tell, **asked)
+        results = reproduced([figure.id for figure in figures], spark=spark, progress=tell, **asked)
     if args.json:
-        print_json({"figures": results} if args.all or len(ids) > 1 else results[0])
+        single = len(args.ids) == 1 and not papers.is_pattern(args.ids[0])
+        print_json(results[0] if single else {"figures": results})
     for result in () if args.json else results:
         unused = {name for name in ("costs", "program") if all(row[name] is None for row in result["rows"])}
         rows = [{name: value for name, value in row.items() if name not in unused} for row in result["rows"]]
-        print_titled({"title": f"{result['id']}: {result['title']}", "about": result["source"], "rows": rows}, most=len(rows))
+        about = papers.FIGURES[result["id"]].origin
+        print_titled({"title": f"{result['id']}: {result['title']}", "about": about, "rows": rows}, most=len(rows))
         print(result["picture"] or "")
     failed = [f"{result['id']}: {result['error']}" for result in results if "error" in result]
     if failed:
         raise WeftError("; ".join(failed))
+
+
+def _print_by_paper(figures: Sequence[Listed]) -> None:
+    """Print the papers' citations, each with its figures' ids and titles indented under it."""
+    from libweft.bench import papers
+
+    width = max(len(figure.id) for figure in figures)
+    for paper, group in papers.group_by_paper(figures).items():
+        print(paper or "No paper")
+        for figure in group:
+            print(f"  {figure.id.ljust(width)}  {figure.title}")

@@ -1,4 +1,4 @@
-"""What every reproduced figure shares: rows that are judged in one place, a lab that measures, and `reproduce`.
+"""The common part of all reproduced figures: rows that are judged in one place, a lab that measures, and `reproduce`.
 
 A figure's module holds `FIGURE`, a `Figure`: which kinds of trace rows it needs, how many runs, how its rows come from
 measurements and how they are drawn. The lab runs each scenario in the simulator, has Spark analyse the trace, deletes
@@ -288,8 +288,9 @@ def reproduce(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
-    """One object a figure, in the order of `ids`; `pictures` is a folder that gets a PNG of each, named by its id.
+    """Return one object per figure, in the order of `ids`, which are ids and shell patterns of ids.
 
+    `pictures` is a folder that gets a PNG of each figure, named by its id.
     `keep` is a folder that gets the measures of each run, so that a call that was interrupted goes on when it is repeated.
     `jobs` runs are simulated at a time, as tasks of that Spark where they are several; the results are the same. Without it that
     is one on an embedded Spark, and on a cluster as many as it takes. A cluster must see the folder for temporary files (TMPDIR).
@@ -314,7 +315,7 @@ def reproduce(
 
 
 class _Order(NamedTuple):
-    """What `reproduce` was asked for."""
+    """The arguments of one call of `reproduce`."""
 
     spark: SparkSession
     quick: bool
@@ -342,8 +343,8 @@ class _Order(NamedTuple):
 
 
 def _reproduced(listed: Listed, order: _Order) -> dict[str, Any]:
-    """What was there before a failure is kept: rows whose picture cannot be drawn are still rows."""
-    entry: dict[str, Any] = {"id": listed.id, "title": listed.title, "source": listed.source}
+    """Return the figure's object. A failure keeps what came before it: rows whose picture cannot be drawn are still rows."""
+    entry: dict[str, Any] = {"id": listed.id, "title": listed.title, "paper": listed.paper, "source": listed.source}
     entry |= {"quick": order.quick, "seed": order.seed, "runs": order.runs, "rows": [], "picture": None}
     try:
         figure: Figure = import_module(listed.module).FIGURE
@@ -384,7 +385,7 @@ def _draw(path: Path, listed: Listed, lab: Lab, draw: Callable[[Axes], None]) ->
 
     runs = "one run" if lab.runs == 1 else f"{lab.runs} runs at most"
     about = f"{runs} a point, seed {lab.seed}{', quick' if lab.quick else ''}"
-    save(path, listed.title, f"{listed.source}; {about}", draw)
+    save(path, listed.title, f"{listed.origin}; {about}", draw)
 
 
 @contextmanager

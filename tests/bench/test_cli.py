@@ -306,6 +306,7 @@ def test_demo_prints_its_rows(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> No
         (["reproduce"], "name a figure, or --all"),
         (["reproduce", "--all", "vcube-ps.fig6"], "name figures or say --all"),
         (["reproduce", "flod.percolation"], "did you mean"),
+        (["reproduce", "flod.*"], "weft reproduce --list"),
         (["bench", "spark", "--events", "many"], "such as 10000000"),
     ],
 )
@@ -325,6 +326,7 @@ def test_stacks_lists_stacks_and_the_options_of_one(weft: Weft) -> None:
 
 def test_reproduce_lists_its_figures(weft: Weft) -> None:
     assert "flood.percolation" in weft("reproduce", "--list")[1]
+    assert "flood.percolation" not in weft("reproduce", "--list", "plumtree.*")[1]
     assert json.loads(weft("reproduce", "--list", "--json")[1])["figures"][0]["id"] == "flood.percolation"
 
 
