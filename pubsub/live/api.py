@@ -149,11 +149,12 @@ class Desk:
 
 
 class PubSub:
-    """A node; made by `open`."""
+    """A node; made by `open`. `stack` is the full name of its stack."""
 
-    def __init__(self, host: Host, driver: Driver, desk: Desk, nursery: trio.Nursery, config: PubSubConfig) -> None:
+    def __init__(self, stack: str, host: Host, driver: Driver, desk: Desk, nursery: trio.Nursery, config: PubSubConfig) -> None:
         order = driver.machines[-1]
         assert isinstance(order, Causal)
+        self.stack = stack
         self.host = host
         self.driver = driver
         self.config = config
@@ -179,6 +180,7 @@ class PubSub:
     ) -> AsyncIterator[PubSub]:
         """Everything is checked before anything is opened; at the end links close after what was sent.
 
+        `stack` is `overlay/router`, or the name of one of them, which stands for its usual stack.
         `key` is a file, made on first use; without it the node is somebody else at each start.
         """
         config = PubSubConfig() if config is None else config
@@ -198,13 +200,13 @@ class PubSub:
         desk = Desk()
         order = partial(Causal, config=config.causal, fifo=config.fifo)
         build = kind.node([peer for peer, _ in contacts], desk, signing, order)
-        with alone(), _tracing(config.trace, stack, buffer) as tracer:
+        with alone(), _tracing(config.trace, kind.name, buffer) as tracer:
             async with open_host(identity, listen=listen, config=config.host) as host, trio.open_nursery() as nursery:
                 for peer, address in contacts:
                     host.learn(peer, [address])
                 async with run_stack(host, build, tracer=tracer, folder=Path(config.state) if config.state else None) as driver:
-                    node = PubSub(host, driver, desk, nursery, config)
-                    nursery.start_soon(warn, node, tuple(bootstrap), stack)
+                    node = PubSub(kind.name, host, driver, desk, nursery, config)
+                    nursery.start_soon(warn, node, tuple(bootstrap), kind.name)
                     if config.trace is not None and tracer is not None:
                         nursery.start_soon(_rotate, tracer)
                     if collector is not None and buffer is not None:

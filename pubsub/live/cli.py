@@ -69,7 +69,7 @@ def _add_stacks(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_flags(parser: argparse.ArgumentParser, listen: Sequence[str]) -> None:
-    parser.add_argument("--stack", default=STACK, metavar="OVERLAY/ROUTER", help=f"default: {STACK}; see weft stacks")
+    parser.add_argument("--stack", default=STACK, metavar="STACK", help=f"default: {STACK}; see weft stacks")
     _add_host(parser, listen)
     parser.add_argument("--bootstrap", action="append", default=[], metavar="ADDR", help="a peer to begin with, with its /p2p/ID")
     parser.add_argument("--trace", type=Path, metavar="DIR", help="write a trace there")

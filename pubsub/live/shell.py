@@ -33,6 +33,7 @@ from libweft.peer.live.key_file import load_identity
 from libweft.pubsub.live import isolation as alone
 from libweft.pubsub.live.api import Ordered, PubSub, PubSubConfig
 from libweft.pubsub.live.subscription import Message
+from libweft.pubsub.stacks import full_name
 
 LINE = 1 << 16
 
@@ -51,7 +52,7 @@ async def _node(args: argparse.Namespace) -> None:
             port = await nursery.start(serve_metrics, live.host, live.driver, "127.0.0.1", args.metrics)
             print(f"metrics on http://127.0.0.1:{port}/metrics", file=sys.stderr, flush=True)
         if args.json:
-            print(json.dumps({"peer": live.peer, "addresses": live.addresses}), flush=True)
+            print(json.dumps({"peer": live.peer, "addresses": live.addresses, "stack": live.stack}), flush=True)
         else:
             print(*live.addresses or [f"{live.peer} (listens nowhere)"], sep="\n", flush=True)
         await trio.sleep_forever()
@@ -119,7 +120,7 @@ async def _pub(args: argparse.Namespace) -> None:
         raise UsageError("weft pub needs somebody to publish to: --bootstrap ADDR, or --listen ADDR to be found at")
     async with _opened(args) as live, _until_stopped():
         if await alone.nobody(live, args.wait):
-            reason = await alone.why(live, args.bootstrap, args.stack)
+            reason = await alone.why(live, args.bootstrap, live.stack)
             raise WeftError(f"no neighbour in {args.wait:g} s, so nothing was published; {reason}")
         published = await _publish_lines(live, args.topic)
         await live.flushed()
@@ -213,7 +214,9 @@ def _json(message: Message) -> dict[str, Any]:
 def _opened(args: argparse.Namespace) -> AbstractAsyncContextManager[PubSub]:
     config = PubSubConfig(trace=args.trace, collector=args.collector, host=_host(args))
     listen = args.listen if args.listen is not None else args.default_listen
-    return PubSub.open(args.stack, bootstrap=args.bootstrap, listen=listen, key=args.key, config=config)
+    if (stack := full_name(args.stack)) != args.stack:
+        print(f"the stack is {stack}", file=sys.stderr, flush=True)
+    return PubSub.open(stack, bootstrap=args.bootstrap, listen=listen, key=args.key, config=config)
 
 
 def _host(args: argparse.Namespace) -> HostConfig:
