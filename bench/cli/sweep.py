@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from libweft.bench.cli.flags import add_keep_flag, add_output_flags, add_spark_flags
 from libweft.bench.cli.show import MOST, print_json, print_rows, progress, resumable
-from libweft.bench.runs import scenario as scenarios
+from libweft.bench.runs.replay import command
 from libweft.peer.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _print_failures(failures: Sequence[Mapping[str, object]]) -> None:
 
 
 def _list_points(plan: Plan, json: bool) -> None:
-    rows = [{"point": point.name, "command": scenarios.command(point.scenario)} for point in plan.points]
+    rows = [{"point": point.name, "command": command(point.scenario)} for point in plan.points]
     if json:
         print_json({"points": rows, "seeds": plan.seeds, "runs": len(rows) * len(plan.seeds)})
         return

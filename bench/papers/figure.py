@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from libweft.bench.papers import Listed, find
-from libweft.bench.runs.scenario import Scenario, command
+from libweft.bench.runs.replay import command
+from libweft.bench.runs.scenario import Scenario
 from libweft.bench.spark.tasks import Pool, SparkExecutor, is_embedded
 from libweft.bench.sweep.confidence import half_width
 from libweft.bench.sweep.run_cache import Kept, key_of

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from libweft.bench.runs.counters import Counters
-from libweft.bench.runs.scenario import Scenario, command, to_dict, validate
+from libweft.bench.runs.reading import validate
+from libweft.bench.runs.replay import command
+from libweft.bench.runs.scenario import Scenario, to_dict
 from libweft.bench.runs.sybils import Siege
 from libweft.bench.runs.workload import Workload
 from libweft.peer.machine import SECOND

@@ -24,7 +24,9 @@ from time import monotonic, process_time
 from typing import Any, TypeAlias
 
 from libweft.bench.cli.show import cell
-from libweft.bench.runs.scenario import Scenario, command, inline
+from libweft.bench.runs.replay import command
+from libweft.bench.runs.scenario import Scenario
+from libweft.bench.runs.toml_values import inline
 from libweft.bench.spark.tasks import Pool
 from libweft.bench.sweep.confidence import half_width
 from libweft.bench.sweep.plan import Plan, Point, Run

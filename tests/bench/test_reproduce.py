@@ -23,8 +23,9 @@ from msgspec.structs import replace
 from libweft.bench import papers
 from libweft.bench.papers import Listed, figure, find, flood_percolation, list_figures
 from libweft.bench.papers.figure import Figure, Lab, ReproduceError, Row, measured, number, reproduce
+from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import run
-from libweft.bench.runs.scenario import Scenario, Workload, command
+from libweft.bench.runs.scenario import Scenario, Workload
 from libweft.bench.sweep.confidence import student
 from libweft.overlays import graphs
 from libweft.peer.errors import UsageError, WeftError

@@ -8,22 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libweft.bench.runs.scenario import (
-    Churn,
-    Network,
-    Scenario,
-    TraceSettings,
-    Workload,
-    assignment,
-    command,
-    head_count,
-    load,
-    merge,
-    to_dict,
-    to_toml,
-    validate,
-    value_of,
-)
+from libweft.bench.runs.reading import assignment, load, merge, validate
+from libweft.bench.runs.replay import command, to_toml
+from libweft.bench.runs.scenario import Churn, Network, Scenario, TraceSettings, Workload, head_count, to_dict
+from libweft.bench.runs.toml_values import value_of
 from libweft.peer.errors import UsageError
 from libweft.peer.sim import faults, latency
 from libweft.peer.trace.kinds import KINDS

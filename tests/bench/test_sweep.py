@@ -19,7 +19,8 @@ import pytest
 from pyarrow import parquet
 
 from libweft.__main__ import main
-from libweft.bench.runs.scenario import Scenario, command
+from libweft.bench.runs.replay import command
+from libweft.bench.runs.scenario import Scenario
 from libweft.bench.sweep import execution as sweep
 from libweft.bench.sweep import run_cache as keeping
 from libweft.bench.sweep.plan import Plan, plan_of

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
-from libweft.bench.runs import scenario as scenarios
+from libweft.bench.runs import reading
+from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import build
 from libweft.bench.runs.scenario import Churn, Network, Scenario
 from libweft.bench.runs.scenario import Workload as Work
@@ -121,8 +122,8 @@ class Played(NamedTuple):
 
 
 def play(scenario: Scenario) -> Played:
-    scenarios.validate(scenario)
-    note_replay(scenarios.command(scenario))
+    reading.validate(scenario)
+    note_replay(command(scenario))
     rows = Rows()
     tracer = Tracer(observer=rows)
     sim = build(scenario, tracer)

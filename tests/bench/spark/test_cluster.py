@@ -18,8 +18,9 @@ import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
+from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import run
-from libweft.bench.runs.scenario import Scenario, Workload, command
+from libweft.bench.runs.scenario import Scenario, Workload
 from libweft.bench.spark.analysis import analyze
 from libweft.bench.spark.tasks import SparkExecutor
 from libweft.bench.sweep.execution import sweep

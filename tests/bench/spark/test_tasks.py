@@ -16,8 +16,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from libweft.bench.papers.figure import Lab
+from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import run
-from libweft.bench.runs.scenario import Scenario, Workload, command
+from libweft.bench.runs.scenario import Scenario, Workload
 from libweft.bench.spark.tasks import Pool, SparkExecutor
 from libweft.bench.sweep.execution import sweep
 from libweft.bench.sweep.plan import plan_of
