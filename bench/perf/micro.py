@@ -25,8 +25,8 @@ from typing import Any, Literal
 
 from libweft.bench.perf.child import command
 from libweft.bench.perf.kademlia_table_cost import measure_tables
+from libweft.bench.runs.app import Listener, router_of
 from libweft.bench.runs.counters import Counters
-from libweft.bench.runs.workload import Listener, router_of
 from libweft.peer.errors import UsageError, WeftError
 from libweft.peer.machine import MS, SECOND, Build
 from libweft.peer.sim.latency import Uniform
