@@ -59,10 +59,7 @@ def figures(
     with _told(), gathered(load_runs(spark, directories)) as known:
         found = [about(run) for run in known.traces.about] if alone else run_figures(known, figure_groups(known))
         if messages:
-            for entry in found:
-                entry["per_message"] = []
-            for row in message_figures(known, SHOWN * len(found)):
-                found[row.pop("run")]["per_message"].append(row)
+            _add_messages(found, known)
         if graph:
             _add(found, "overlay", overlay.quality(known.quiet, count=1))
         if held:
@@ -74,18 +71,13 @@ def figures(
             if single_root:
                 _add(found, "single_root", trees.summary(known, reached))
             if batches:
-                _add_lists(found, "batches", trees.batches(reached).orderBy("run", "batch"))
-                for entry in found:
-                    entry["batches"] = [part["mean_ms"] for part in entry["batches"]]
+                _add_batches(found, reached)
             if nodes:
                 _add_lists(found, "per_node", trees.nodes(known, reached).orderBy("run", "node"))
             if queues:
                 _add_lists(found, "queues", trees.queues(known, reached).orderBy("run", "node"))
             if alone and false_positives:
-                for entry in found:
-                    entry["false_positives"] = None
-                for told in delivery.false_positives(reached).collect():
-                    found[told.run]["false_positives"] = told.false_positives
+                _add_false_positives(found, reached)
         return found
 
 
@@ -102,6 +94,26 @@ def _add_lists(found: Sequence[dict[str, Any]], name: str, frame: DataFrame) -> 
         entry[name] = []
     for row in frame.collect():
         found[row.run][name].append(row.asDict())
+
+
+def _add_messages(found: Sequence[dict[str, Any]], known: Facts) -> None:
+    for entry in found:
+        entry["per_message"] = []
+    for row in message_figures(known, SHOWN * len(found)):
+        found[row.pop("run")]["per_message"].append(row)
+
+
+def _add_batches(found: Sequence[dict[str, Any]], reached: DataFrame) -> None:
+    _add_lists(found, "batches", trees.batches(reached).orderBy("run", "batch"))
+    for entry in found:
+        entry["batches"] = [part["mean_ms"] for part in entry["batches"]]
+
+
+def _add_false_positives(found: Sequence[dict[str, Any]], reached: DataFrame) -> None:
+    for entry in found:
+        entry["false_positives"] = None
+    for row in delivery.false_positives(reached).collect():
+        found[row.run]["false_positives"] = row.false_positives
 
 
 def analyze(
