@@ -56,7 +56,7 @@ def figures(
 
     `alone` leaves out whatever is not asked for by name, which is most of the cost; `false_positives` can be.
     """
-    with _told(), gathered(load_runs(spark, directories)) as known:
+    with spark_errors(), gathered(load_runs(spark, directories)) as known:
         found = [about(run) for run in known.traces.about] if alone else run_figures(known, figure_groups(known))
         if messages:
             _add_messages(found, known)
@@ -135,7 +135,7 @@ def analyze(
     tell(0.0, "looking over the traces")
     if parquet is not None:
         _claim(parquet)
-    with _told(), gathered(load_runs(spark, directories)) as known:
+    with spark_errors(), gathered(load_runs(spark, directories)) as known:
         tell(0.05, "reading the traces")
         shown = groups(known)
         runs = run_figures(known, shown)
@@ -186,8 +186,8 @@ def _claim(folder: Path) -> None:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """What Spark raises, as one line of ours."""
+def spark_errors() -> Iterator[None]:
+    """Turn what Spark raises into a WeftError of one line."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
