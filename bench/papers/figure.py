@@ -252,7 +252,7 @@ class Lab:
             tell = self._progress_of(place, runs)
             self._simulate(scenario, trace=trace, counters=False, hashed=False, progress=tell)
             future.set_result(None)
-        except Exception as error:  # as the pool hands it back
+        except Exception as error:  # noqa: BLE001 - the future hands it to the caller, as that of a pool does
             future.set_exception(error)
         return future
 

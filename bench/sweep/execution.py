@@ -189,7 +189,7 @@ def _simulated(executor: Executor, runs: Mapping[str, Run], traces: Path | None)
         for future in as_completed(futures):
             try:
                 yield futures[future], future.result()
-            except Exception as error:  # the simulator, its protocols, the system and Spark each have their own
+            except Exception as error:  # noqa: BLE001 - simulator, protocols, system and Spark each have their own
                 yield futures[future], one_line(error)
     finally:
         for future in futures:
