@@ -45,13 +45,13 @@ def run(args: argparse.Namespace) -> None:
         raise UsageError("--traces: nothing would be written, since trace.level is none; leave one of the two out")
     from libweft.bench.spark.session import check
     from libweft.bench.sweep import execution as sweeps
-    from libweft.bench.sweep.run_cache import Kept
+    from libweft.bench.sweep.run_cache import RunCache
 
     check(args.master, args.memory)
     sweeps.prepare(args.csv, args.parquet, args.report, traces=args.traces)
     with progress(args.quiet) as tell, resumable(args.keep):
         pool = partial(spark_tasks, args.master, args.memory)
-        result = sweeps.sweep(plan, pool, Kept(args.keep), traces=args.traces, progress=tell)
+        result = sweeps.sweep(plan, pool, RunCache(args.keep), traces=args.traces, progress=tell)
     if args.json:
         print_json(result)
     else:

@@ -36,7 +36,7 @@ from libweft.bench.runs.replay import command
 from libweft.bench.runs.scenario import Scenario
 from libweft.bench.spark.tasks import Pool, SparkExecutor, is_embedded
 from libweft.bench.sweep.confidence import half_width
-from libweft.bench.sweep.run_cache import Kept, key_of
+from libweft.bench.sweep.run_cache import RunCache, key_of
 from libweft.peer.errors import UsageError, WeftError, one_line
 from libweft.peer.sim.simulator import stream
 
@@ -161,7 +161,7 @@ class Lab:
         progress: Progress | None = None,
         simulate: Simulate | None = None,
         analyse: Analyse | None = None,
-        kept: Kept | None = None,
+        kept: RunCache | None = None,
         pool: Pool | None = None,
         jobs: int = 1,
     ) -> None:
@@ -173,7 +173,7 @@ class Lab:
         self._spark = spark
         self._kinds = tuple(kinds)
         self._wants = dict.fromkeys(wants, True)
-        self._kept = kept or Kept()
+        self._kept = kept or RunCache()
         self._progress = progress
         self._simulate = simulate or _simulator()
         self._analyse = analyse or _analysis()
@@ -307,7 +307,7 @@ def reproduce(
         _prepare(pictures)
     listed = find(ids)
     results = []
-    kept = Kept(keep)
+    kept = RunCache(keep)
     for done, figure in enumerate(listed):
         order = _Order(spark, quick, seed, runs, pictures, _part(progress, figure.id, done, len(listed)), kept, jobs)
         results.append(_reproduced(figure, order))
@@ -323,7 +323,7 @@ class _Order(NamedTuple):
     runs: int | None
     pictures: Path | None
     progress: Progress | None
-    kept: Kept
+    kept: RunCache
     jobs: int
 
     def lab(self, figure: Figure) -> Lab:

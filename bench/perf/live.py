@@ -8,8 +8,8 @@ of the whole process, is what counts, and of that the ratio inside a repetition.
 `weft` is what `PubSub.open` gives by default, HyParView and Plumtree. The rivals speak GossipSub, which sends a message over most
 links of its graph; so `weft gossipsub` and `weft flood` are beside them on the same graph, a ring and random links, DEGREE links
 a node in the mean. `--stack` chooses others. The rivals are py-libp2p, js-libp2p and, where there is Go, go-libp2p-pubsub, each
-as it comes but for what would lose a burst (`bench/rivals` tells what). py-libp2p takes a tenth of the messages, since it
-is so much slower, and the rate is one that it can hold.
+as it comes but for what would lose a burst (each program in `bench/perf/rivals` lists it). py-libp2p takes a tenth of the
+messages, since it is so much slower, and the rate is one that it can hold.
 
 `--profile` says instead which part of weft takes which share of the CPU time of a burst, as `weft bench link --profile` does.
 """

@@ -30,7 +30,7 @@ from libweft.bench.runs.toml_values import inline
 from libweft.bench.spark.tasks import Pool
 from libweft.bench.sweep.confidence import half_width
 from libweft.bench.sweep.plan import Plan, Point, Run
-from libweft.bench.sweep.run_cache import Kept, key_of
+from libweft.bench.sweep.run_cache import RunCache, key_of
 from libweft.peer.errors import UsageError, WeftError, one_line
 
 Progress: TypeAlias = Callable[[float, str], None]
@@ -42,7 +42,9 @@ NO_MEASURES = ("stack", "nodes", "seed", "window_s", "trace", "peak_rss_mb", "ev
 SHOWN = ("reliability", "rmr", "latency_ms_mean", "latency_ms_p99", "ldh_mean", "control_messages", "bytes")
 
 
-def sweep(plan: Plan, pool: Pool, kept: Kept, *, traces: Path | None = None, progress: Progress | None = None) -> dict[str, Any]:
+def sweep(
+    plan: Plan, pool: Pool, kept: RunCache, *, traces: Path | None = None, progress: Progress | None = None
+) -> dict[str, Any]:
     """Points, runs and failures, ready for JSON; `pool` is opened only if there is something to run.
 
     `traces` is a folder that gets the trace of each run, under the name of its hash.
@@ -178,7 +180,7 @@ class _Used:
         return {"start_s": self._opened - self._asked, "wall_s": wall_s, "cpu_s": self._cpu_s, "concurrency": mean}
 
 
-def _is_done(key: str, kept: Kept, traces: Path | None) -> bool:
+def _is_done(key: str, kept: RunCache, traces: Path | None) -> bool:
     return kept.get(key) is not None and (traces is None or (traces / key).is_dir())
 
 

@@ -24,7 +24,7 @@ from libweft.bench.runs.scenario import Scenario
 from libweft.bench.sweep import execution as sweep
 from libweft.bench.sweep import run_cache as keeping
 from libweft.bench.sweep.plan import Plan, plan_of
-from libweft.bench.sweep.run_cache import Kept, key_of
+from libweft.bench.sweep.run_cache import RunCache, key_of
 
 ROOT = Path(__file__).parents[2]
 PLAN = plan_of({"seeds": 3, "grid": {"nodes": [10, 20]}}, "s.toml")
@@ -56,7 +56,7 @@ class World:
             yield threads
 
     def sweep(self, plan: Plan, keep: Path, **settings: Any) -> dict[str, Any]:
-        return sweep.sweep(plan, self.pool, Kept(keep), **settings)
+        return sweep.sweep(plan, self.pool, RunCache(keep), **settings)
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ from pathlib import Path
 from threading import Event
 from types import ModuleType
 from libweft.bench.sweep import execution as sweep, plan as sweep_plan
-from libweft.bench.sweep.run_cache import Kept
+from libweft.bench.sweep.run_cache import RunCache
 
 def run(scenario):
     if scenario.seed == 3 and kept.wait(60):
@@ -182,7 +182,7 @@ module = ModuleType("libweft.bench.runs.run")
 module.run = run
 sys.modules["libweft.bench.runs.run"] = module
 plan = sweep_plan.plan_of({"seeds": 3, "grid": {"nodes": [10, 20]}}, "s.toml")
-sweep.sweep(plan, lambda: ThreadPoolExecutor(1), Kept(Path(sys.argv[1])), progress=progress)
+sweep.sweep(plan, lambda: ThreadPoolExecutor(1), RunCache(Path(sys.argv[1])), progress=progress)
 """
 
 
