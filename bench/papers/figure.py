@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from libweft.bench.papers import Listed, find
+from libweft.bench.progress import Progress
 from libweft.bench.runs.replay import command
 from libweft.bench.runs.scenario import Scenario
 from libweft.bench.spark.tasks import Pool, SparkExecutor, is_embedded
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 Measures: TypeAlias = dict[str, Any]
 """The figures of one run, by the names and definitions of `docs/architecture.md`."""
 
-Progress: TypeAlias = Callable[[float, str], None]
 Simulate: TypeAlias = Callable[..., object]
 Analyse: TypeAlias = Callable[..., list[Measures]]
 Begin: TypeAlias = "Callable[[int, Scenario, Path], Future[None]]"

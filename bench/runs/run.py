@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
+from libweft.bench.progress import Progress
 from libweft.bench.runs.counters import Counters
 from libweft.bench.runs.reading import validate
 from libweft.bench.runs.replay import command
@@ -25,8 +26,6 @@ from libweft.peer.sim.simulator import Simulator, stream
 from libweft.peer.trace.kinds import Observer
 from libweft.peer.trace.tracer import Tracer
 from libweft.pubsub import stacks
-
-Progress: TypeAlias = Callable[[float, str], None]
 
 SLICES = 200  # how often progress is told
 

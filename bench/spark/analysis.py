@@ -9,11 +9,12 @@ Bounds: the driver gets aggregates only, at most `SHOWN` rows a table; `parquet`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from libweft.bench.progress import Progress
 from libweft.bench.spark import band, delivery, latency, overlay, picture
 from libweft.bench.spark import single_root as trees
 from libweft.bench.spark.figures import about, message_figures, run_figures, warnings
@@ -26,7 +27,6 @@ from libweft.peer.errors import UsageError, WeftError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Progress: TypeAlias = Callable[[float, str], None]
 
 SHOWN = 10_000
 

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark import SparkContext
 
+from libweft.bench.progress import Progress
 from libweft.bench.spark import analysis, duck, order, tables
 from libweft.bench.spark.figures import run_figures
 from libweft.bench.spark.gather import gathered, groups
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyspark.sql import DataFrame, SparkSession
 
-Progress: TypeAlias = Callable[[float, str], None]
 Spent: TypeAlias = dict[str, float]
 Answer: TypeAlias = dict[str, Any]
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import csv
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
 from pathlib import Path
 from statistics import fmean
@@ -23,7 +23,7 @@ from tempfile import TemporaryFile
 from time import monotonic, process_time
 from typing import Any, TypeAlias
 
-from libweft.bench.cli.show import cell
+from libweft.bench.progress import Progress
 from libweft.bench.runs.replay import command
 from libweft.bench.runs.scenario import Scenario
 from libweft.bench.runs.toml_values import inline
@@ -33,13 +33,11 @@ from libweft.bench.sweep.plan import Plan, Point, Run
 from libweft.bench.sweep.run_cache import RunCache, key_of
 from libweft.peer.errors import UsageError, WeftError, one_line
 
-Progress: TypeAlias = Callable[[float, str], None]
 Row: TypeAlias = dict[str, Any]
 
 CONFIDENCE = 0.95
 NO_MEASURES = ("stack", "nodes", "seed", "window_s", "trace", "peak_rss_mb", "events_per_cpu_s", "task_cpu_s")
 """What a run tells that the scenario says already, or that in a worker is of other runs too, or of its start."""
-SHOWN = ("reliability", "rmr", "latency_ms_mean", "latency_ms_p99", "ldh_mean", "control_messages", "bytes")
 
 
 def sweep(
@@ -114,28 +112,6 @@ def _made(folder: Path) -> None:
             pass
     except OSError as error:
         raise UsageError(f"cannot write into {folder}: {error.strerror}; name a folder that you can write to") from error
-
-
-def table(result: Mapping[str, Any]) -> list[Row]:
-    """A row a point, as a terminal shows it: the mean over its runs and how far the interval goes to either side."""
-    hidden = () if result["failures"] else ("failed",)
-    return [
-        {
-            **{name: _text(value) for name, value in point["settings"].items()},
-            **{name: point[name] for name in ("runs", "failed") if name not in hidden},
-            **{name: _spread_cell(point["measures"].get(name)) for name in SHOWN},
-        }
-        for point in result["points"]
-    ]
-
-
-def last_line(result: Mapping[str, Any]) -> str:
-    """How many runs there were, how many of them were known, and how well the cores were used."""
-    runs = f"{result['simulated']:,} runs made, {result['known_before']:,} known before"
-    if (pool := result["pool"]) is None:
-        return runs
-    took = f"{pool['wall_s']:.1f} s after {pool['start_s']:.1f} s of start"
-    return f"{runs}; {took}, {pool['cpu_s']:.1f} CPU seconds: {pool['concurrency']:.2f} at a time"
 
 
 def write_csv(path: Path, runs: Sequence[Row]) -> None:
@@ -239,15 +215,6 @@ def _spread(values: Sequence[float]) -> dict[str, float | int | None]:
     half = half_width(values, CONFIDENCE)
     low, high = (None, None) if half is None else (mean - half, mean + half)
     return {"mean": mean, "low": low, "high": high, "runs": len(values)}
-
-
-def _spread_cell(spread: Mapping[str, float | None] | None) -> str | None:
-    if spread is None or spread["mean"] is None:
-        return None
-    if spread["high"] is None:
-        return cell(spread["mean"])
-    half = spread["high"] - spread["mean"]
-    return f"{cell(spread['mean'])} ± {half:,.0f}" if half >= 100 else f"{cell(spread['mean'])} ± {half:.2g}"
 
 
 def _failure(run: Run, error: str) -> dict[str, Any]:
