@@ -12,7 +12,8 @@ from typing import Any
 
 from libweft.bench import report
 from libweft.bench.cli.flags import add_output_flags, add_spark_flags
-from libweft.bench.cli.show import Report, print_json, print_rows, print_titled, print_warnings, progress
+from libweft.bench.cli.show import print_json, print_rows, print_titled, print_warnings, progress
+from libweft.bench.progress import Progress
 from libweft.peer.errors import UsageError
 
 LARGE = 32 << 20
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
             print(path.resolve())
 
 
-def analyze(traces: Sequence[Path], args: argparse.Namespace, tell: Report | None) -> dict[str, Any]:
+def analyze(traces: Sequence[Path], args: argparse.Namespace, tell: Progress | None) -> dict[str, Any]:
     """What `libweft.bench.spark.analysis.analyze` answers; writes the report and the Parquet that were asked for."""
     from libweft.bench.spark.session import require, spark_session
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from libweft.bench import report
 from libweft.bench.cli.flags import add_output_flags, add_spark_flags
-from libweft.bench.cli.show import Report, print_json, print_rows, print_warnings, progress
+from libweft.bench.cli.show import print_json, print_rows, print_warnings, progress
+from libweft.bench.progress import Progress
 from libweft.bench.runs.run import run as simulate
 from libweft.bench.runs.scenario import Network, Options, Scenario, Workload
 from libweft.peer.sim.faults import AnyFault, Loss, MassCrash
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> None:
     print(f"Open the report in a browser: {result['report']}")
 
 
-def demo(args: argparse.Namespace, tell: Report | None = None) -> dict[str, Any]:
+def demo(args: argparse.Namespace, tell: Progress | None = None) -> dict[str, Any]:
     """A row for each router and kind of weather, what Spark warned of, and where the report is."""
     from libweft.bench.spark.session import check, spark_session
 
@@ -96,7 +97,7 @@ def scenario(router: str, faults: tuple[AnyFault, ...]) -> Scenario:
     )
 
 
-def _second_part(tell: Report, share: float, word: str) -> None:
+def _second_part(tell: Progress, share: float, word: str) -> None:
     tell(SIMULATED + (1 - SIMULATED) * share, word)
 
 

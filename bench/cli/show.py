@@ -1,22 +1,22 @@
-"""What the command `weft` shows: tables and JSON on stdout, a progress bar on stderr."""
+"""The output of the command `weft`: tables and JSON on stdout, a progress bar on stderr."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import fill
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
+from libweft.bench.progress import Progress
 
-Report: TypeAlias = Callable[[float, str], None]
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
 
 MOST = 30  # rows of one table on a terminal
 PATIENCE = 1.0
@@ -24,8 +24,8 @@ PATIENCE = 1.0
 
 
 @contextmanager
-def progress(quiet: bool) -> Iterator[Report | None]:
-    """A bar on stderr, once the work has lasted a while, and only where somebody is looking."""
+def progress(quiet: bool) -> Iterator[Progress | None]:
+    """Yield a function that draws a bar on stderr once the work has lasted a while, or None if nobody is looking."""
     if quiet or not sys.stderr.isatty() or find_spec("rich") is None:  # rich is in the extra `cli`
         yield None
         return
@@ -39,7 +39,7 @@ def progress(quiet: bool) -> Iterator[Report | None]:
 class _Bar:
     def __init__(self) -> None:
         self.born = monotonic()
-        self.shown: Progress | None = None
+        self.shown: Bar | None = None
 
     def __call__(self, share: float, word: str) -> None:
         if self.shown is None:
@@ -53,12 +53,12 @@ class _Bar:
             self.shown.stop()
 
 
-def _show_bar() -> Progress:
+def _show_bar() -> Bar:
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress as Bar
 
     # The time left is that of the mean speed of an hour: of long runs only a few end in a minute.
-    bar = Progress(console=Console(stderr=True), transient=True, speed_estimate_period=3600.0)
+    bar = Bar(console=Console(stderr=True), transient=True, speed_estimate_period=3600.0)
     bar.add_task("", total=1.0)
     bar.start()
     return bar

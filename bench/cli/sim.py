@@ -12,8 +12,10 @@ import msgspec
 
 from libweft.bench.cli.flags import add_output_flags
 from libweft.bench.cli.show import print_figures, print_json, progress
-from libweft.bench.runs import scenario as scenarios
-from libweft.bench.runs.scenario import Scenario
+from libweft.bench.runs import reading
+from libweft.bench.runs.replay import to_toml
+from libweft.bench.runs.scenario import Scenario, to_dict
+from libweft.bench.runs.toml_values import value_of
 from libweft.peer.errors import UsageError
 from libweft.peer.sim import faults
 
@@ -106,7 +108,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     scenario = scenario_of(args)
     if args.print:
-        sys.stdout.write(scenarios.to_toml(scenario))
+        sys.stdout.write(to_toml(scenario))
         return
     if args.trace is not None and scenario.trace.level == "none":
         raise UsageError("--trace: nothing would be written, since trace.level is none; leave one of the two out")
@@ -124,15 +126,15 @@ def run(args: argparse.Namespace) -> None:
 
 def scenario_of(args: argparse.Namespace) -> Scenario:
     """The file, then the flags, then `--set`; faults come last, since their time is the warmup that all this set."""
-    base = scenarios.load(args.scenario) if args.scenario is not None else None
+    base = reading.load(args.scenario) if args.scenario is not None else None
     pairs, names = _pairs(args)
-    scenario = scenarios.merge(base, pairs, names)
+    scenario = reading.merge(base, pairs, names)
     added = [*_added_faults(args, scenario.warmup)]
     if not added:
         return scenario
-    before = scenarios.to_dict(scenario)["faults"]
+    before = to_dict(scenario)["faults"]
     flags = {f"faults[{len(before) + number}]": flag for number, (flag, _) in enumerate(added)}
-    return scenarios.merge(scenario, [("faults", before + [fault for _, fault in added])], {"faults": "the faults", **flags})
+    return reading.merge(scenario, [("faults", before + [fault for _, fault in added])], {"faults": "the faults", **flags})
 
 
 def _pairs(args: argparse.Namespace) -> tuple[list[tuple[str, object]], dict[str, str]]:
@@ -148,7 +150,7 @@ def _pairs(args: argparse.Namespace) -> tuple[list[tuple[str, object]], dict[str
         pairs.append((key, value))
         names[key] = name
     # A key that is set again by --set is --set's to answer for.
-    own = [scenarios.assignment(text) for text in args.set]
+    own = [reading.assignment(text) for text in args.set]
     return pairs + own, names | {key: f"--set {key}" for key, _ in own}
 
 
@@ -184,4 +186,4 @@ def _added_faults(args: argparse.Namespace, warmup: float) -> Iterator[tuple[str
 
 def _number(text: str) -> object:
     """As TOML, and as people write on a command line: `.2` is a number too."""
-    return scenarios.value_of(f"0{text}" if text.startswith(".") else text)
+    return value_of(f"0{text}" if text.startswith(".") else text)

@@ -9,15 +9,19 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from libweft.bench.cli.flags import add_keep_flag, add_output_flags, add_spark_flags
-from libweft.bench.cli.show import MOST, print_json, print_rows, progress, resumable
-from libweft.bench.runs import scenario as scenarios
+from libweft.bench.cli.show import MOST, cell, print_json, print_rows, progress, resumable
+from libweft.bench.runs.replay import command
+from libweft.bench.runs.toml_values import inline
 from libweft.peer.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
     from libweft.bench.sweep.plan import Plan
+
+
+SHOWN = ("reliability", "rmr", "latency_ms_mean", "latency_ms_p99", "ldh_mean", "control_messages", "bytes")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -45,18 +49,18 @@ def run(args: argparse.Namespace) -> None:
         raise UsageError("--traces: nothing would be written, since trace.level is none; leave one of the two out")
     from libweft.bench.spark.session import check
     from libweft.bench.sweep import execution as sweeps
-    from libweft.bench.sweep.run_cache import Kept
+    from libweft.bench.sweep.run_cache import RunCache
 
     check(args.master, args.memory)
     sweeps.prepare(args.csv, args.parquet, args.report, traces=args.traces)
     with progress(args.quiet) as tell, resumable(args.keep):
         pool = partial(spark_tasks, args.master, args.memory)
-        result = sweeps.sweep(plan, pool, Kept(args.keep), traces=args.traces, progress=tell)
+        result = sweeps.sweep(plan, pool, RunCache(args.keep), traces=args.traces, progress=tell)
     if args.json:
         print_json(result)
     else:
-        print_rows(sweeps.table(result))
-        print(sweeps.last_line(result))
+        print_rows(table(result))
+        print(last_line(result))
     if args.csv is not None:
         sweeps.write_csv(args.csv, result["runs"])
     if args.parquet is not None:
@@ -72,6 +76,37 @@ def run(args: argparse.Namespace) -> None:
         raise WeftError(f"{len(result['failures'])} of {runs} runs failed{others}")
 
 
+def table(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a row per point, with the mean over its runs and how far the interval goes to either side."""
+    hidden = () if result["failures"] else ("failed",)
+    return [
+        {
+            **{name: value if isinstance(value, str) else inline(value) for name, value in point["settings"].items()},
+            **{name: point[name] for name in ("runs", "failed") if name not in hidden},
+            **{name: _spread_cell(point["measures"].get(name)) for name in SHOWN},
+        }
+        for point in result["points"]
+    ]
+
+
+def last_line(result: Mapping[str, Any]) -> str:
+    """Return a line with the number of runs, how many of them were known before, and the average number in parallel."""
+    runs = f"{result['simulated']:,} runs made, {result['known_before']:,} known before"
+    if (pool := result["pool"]) is None:
+        return runs
+    took = f"{pool['wall_s']:.1f} s after {pool['start_s']:.1f} s of start"
+    return f"{runs}; {took}, {pool['cpu_s']:.1f} CPU seconds: {pool['concurrency']:.2f} at a time"
+
+
+def _spread_cell(spread: Mapping[str, float | None] | None) -> str | None:
+    if spread is None or spread["mean"] is None:
+        return None
+    if spread["high"] is None:
+        return cell(spread["mean"])
+    half = spread["high"] - spread["mean"]
+    return f"{cell(spread['mean'])} ± {half:,.0f}" if half >= 100 else f"{cell(spread['mean'])} ± {half:.2g}"
+
+
 def _print_failures(failures: Sequence[Mapping[str, object]]) -> None:
     for failed in failures[:MOST]:
         where = f"{failed['point']}, seed {failed['seed']}"
@@ -81,7 +116,7 @@ def _print_failures(failures: Sequence[Mapping[str, object]]) -> None:
 
 
 def _list_points(plan: Plan, json: bool) -> None:
-    rows = [{"point": point.name, "command": scenarios.command(point.scenario)} for point in plan.points]
+    rows = [{"point": point.name, "command": command(point.scenario)} for point in plan.points]
     if json:
         print_json({"points": rows, "seeds": plan.seeds, "runs": len(rows) * len(plan.seeds)})
         return

@@ -32,10 +32,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from libweft.bench.papers import Listed, find
-from libweft.bench.runs.scenario import Scenario, command
+from libweft.bench.progress import Progress
+from libweft.bench.runs.replay import command
+from libweft.bench.runs.scenario import Scenario
 from libweft.bench.spark.tasks import Pool, SparkExecutor, is_embedded
 from libweft.bench.sweep.confidence import half_width
-from libweft.bench.sweep.run_cache import Kept, key_of
+from libweft.bench.sweep.run_cache import RunCache, key_of
 from libweft.peer.errors import UsageError, WeftError, one_line
 from libweft.peer.sim.simulator import stream
 
@@ -46,7 +48,6 @@ if TYPE_CHECKING:
 Measures: TypeAlias = dict[str, Any]
 """The figures of one run, by the names and definitions of `docs/architecture.md`."""
 
-Progress: TypeAlias = Callable[[float, str], None]
 Simulate: TypeAlias = Callable[..., object]
 Analyse: TypeAlias = Callable[..., list[Measures]]
 Begin: TypeAlias = "Callable[[int, Scenario, Path], Future[None]]"
@@ -160,7 +161,7 @@ class Lab:
         progress: Progress | None = None,
         simulate: Simulate | None = None,
         analyse: Analyse | None = None,
-        kept: Kept | None = None,
+        kept: RunCache | None = None,
         pool: Pool | None = None,
         jobs: int = 1,
     ) -> None:
@@ -172,7 +173,7 @@ class Lab:
         self._spark = spark
         self._kinds = tuple(kinds)
         self._wants = dict.fromkeys(wants, True)
-        self._kept = kept or Kept()
+        self._kept = kept or RunCache()
         self._progress = progress
         self._simulate = simulate or _simulator()
         self._analyse = analyse or _analysis()
@@ -251,7 +252,7 @@ class Lab:
             tell = self._progress_of(place, runs)
             self._simulate(scenario, trace=trace, counters=False, hashed=False, progress=tell)
             future.set_result(None)
-        except Exception as error:  # as the pool hands it back
+        except Exception as error:  # noqa: BLE001 - the future hands it to the caller, as that of a pool does
             future.set_exception(error)
         return future
 
@@ -307,7 +308,7 @@ def reproduce(
         _prepare(pictures)
     listed = find(ids)
     results = []
-    kept = Kept(keep)
+    kept = RunCache(keep)
     for done, figure in enumerate(listed):
         order = _Order(spark, quick, seed, runs, pictures, _part(progress, figure.id, done, len(listed)), kept, jobs)
         results.append(_reproduced(figure, order))
@@ -323,7 +324,7 @@ class _Order(NamedTuple):
     runs: int | None
     pictures: Path | None
     progress: Progress | None
-    kept: Kept
+    kept: RunCache
     jobs: int
 
     def lab(self, figure: Figure) -> Lab:

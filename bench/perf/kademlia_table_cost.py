@@ -1,9 +1,9 @@
-"""`weft bench micro --case kademlia-table`: what a routing table costs, beside that of the PyPI package `kademlia`.
+"""`weft bench micro --case kademlia-table`: the cost of a routing table, beside that of the PyPI package `kademlia`.
 
-10,000 random contacts are offered to each table, k = 20, and 1,000 places are looked up, half of them near to the own one; in
-CPU time, in turns. The places of contacts are known before: here they are remembered, there a node has its own. `exact` is the
-share of answers that hold just the nearest of all contacts that the table has. The package is no part of weft's install:
-without it (the extra `kademlia`) its columns are left out.
+Each table is offered 10,000 random contacts, k = 20, and then looks up 1,000 places, half of them near to its own. The two take
+turns, and CPU time is counted. The places of contacts are computed before: ours are cached, and the package's nodes hold
+theirs. `exact` is the share of answers that hold exactly the nearest of all contacts in the table. Without the package, which
+the extra `kademlia` installs, its columns are left out.
 """
 
 from __future__ import annotations

@@ -30,10 +30,10 @@ from statistics import median
 from types import TracebackType
 from typing import Any
 
-from libweft.bench.cli.show import Report
 from libweft.bench.perf.child import command
 from libweft.bench.perf.link_sides import SIZE, part_of
 from libweft.bench.perf.rivals.programs import LEFT_OUT, Program, py_libp2p
+from libweft.bench.progress import Progress
 from libweft.peer.errors import UsageError, WeftError
 
 RIVAL = "py_libp2p_link.py"
@@ -70,7 +70,7 @@ RATIOS = {  # of messages or round trips a CPU second, and what is aimed at
 }
 
 
-def bench_link(messages: int, repetitions: int, *, rivals: bool = True, progress: Report | None = None) -> dict[str, Any]:
+def bench_link(messages: int, repetitions: int, *, rivals: bool = True, progress: Progress | None = None) -> dict[str, Any]:
     """All cases; WeftError when one of them fails. Where py-libp2p cannot be installed, `rivals` says why."""
     _check(messages, repetitions)
     tell = progress or (lambda share, word: None)
@@ -92,7 +92,7 @@ def bench_link(messages: int, repetitions: int, *, rivals: bool = True, progress
     }
 
 
-def profile_link(messages: int, repetitions: int, *, progress: Report | None = None) -> dict[str, Any]:
+def profile_link(messages: int, repetitions: int, *, progress: Progress | None = None) -> dict[str, Any]:
     """For each weft case and side, which share of its CPU time each part takes."""
     _check(messages, repetitions)
     tell = progress or (lambda share, word: None)

@@ -8,8 +8,8 @@ of the whole process, is what counts, and of that the ratio inside a repetition.
 `weft` is what `PubSub.open` gives by default, HyParView and Plumtree. The rivals speak GossipSub, which sends a message over most
 links of its graph; so `weft gossipsub` and `weft flood` are beside them on the same graph, a ring and random links, DEGREE links
 a node in the mean. `--stack` chooses others. The rivals are py-libp2p, js-libp2p and, where there is Go, go-libp2p-pubsub, each
-as it comes but for what would lose a burst (`bench/rivals` tells what). py-libp2p takes a tenth of the messages, since it
-is so much slower, and the rate is one that it can hold.
+as it comes but for what would lose a burst (each program in `bench/perf/rivals` lists it). py-libp2p takes a tenth of the
+messages, since it is so much slower, and the rate is one that it can hold.
 
 `--profile` says instead which part of weft takes which share of the CPU time of a burst, as `weft bench link --profile` does.
 """
@@ -25,12 +25,12 @@ from typing import Any
 
 import msgspec
 
-from libweft.bench.cli.show import Report
 from libweft.bench.perf.child import command
 from libweft.bench.perf.link import Child
 from libweft.bench.perf.live_side import LIMIT_S, NUMBER, Plan, part_of
 from libweft.bench.perf.rivals.programs import LEFT_OUT, Program, go_libp2p, js_libp2p, py_libp2p
 from libweft.bench.perf.swarm.plan import percentile
+from libweft.bench.progress import Progress
 from libweft.peer.errors import UsageError, WeftError
 from libweft.pubsub.stacks import find
 
@@ -91,7 +91,7 @@ class LiveConfig:
 QUICK = LiveConfig(nodes=6, messages=60, sizes=(100,), seconds=2.0, repetitions=1)
 
 
-def bench_live(config: LiveConfig, *, progress: Report | None = None) -> dict[str, Any]:
+def bench_live(config: LiveConfig, *, progress: Progress | None = None) -> dict[str, Any]:
     """All cases; WeftError when one of them fails. Where a rival cannot be installed, `rivals` says why."""
     tell = progress or (lambda share, word: None)
     rivals: dict[str, Program] = {}
@@ -113,7 +113,7 @@ def bench_live(config: LiveConfig, *, progress: Report | None = None) -> dict[st
     }
 
 
-def profile_live(config: LiveConfig, *, progress: Report | None = None) -> dict[str, Any]:
+def profile_live(config: LiveConfig, *, progress: Progress | None = None) -> dict[str, Any]:
     """Of each weft case, how many microseconds of CPU time a delivery takes in each part, and in each function."""
     tell = progress or (lambda share, word: None)
     cases = [(name, size) for size in config.sizes for name in config.ours]

@@ -21,10 +21,10 @@ from typing import Any
 
 import trio
 
-from libweft.bench.cli.show import Report
 from libweft.bench.perf.child import command
 from libweft.bench.perf.link import Child
 from libweft.bench.perf.link_sides import say
+from libweft.bench.progress import Progress
 from libweft.peer.errors import UsageError, WeftError
 from libweft.peer.libp2p.address import Address
 from libweft.peer.libp2p.ids import Identity
@@ -40,7 +40,7 @@ PADDING = bytes(92)
 AIM_KB = 60
 
 
-def bench_load(links: int, seconds: float, every: float, *, progress: Report | None = None) -> dict[str, Any]:
+def bench_load(links: int, seconds: float, every: float, *, progress: Progress | None = None) -> dict[str, Any]:
     """The figures; errors are counted, not raised. UsageError where the system does not let a process have as many files."""
     if links < 1 or not 0 < every <= seconds:
         raise UsageError("at least one link, and 0 < --every <= --seconds")

@@ -12,12 +12,13 @@ and says how many it has: `nodes_with_liars`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 from typing import Any
 
+from libweft.bench.progress import Progress
 from libweft.overlays.kademlia.config import KademliaConfig
 from libweft.overlays.kademlia.dht import Kademlia
 from libweft.overlays.kademlia.messages import FindNode, GetProviders, GetValue
@@ -35,8 +36,6 @@ MINUTE = 60 * SECOND
 PATHS = 4
 MISLED = 2_000
 DAY = 86_400 * SECOND
-
-Tell = Callable[[float, str], None]
 
 
 class Liar(Kademlia):
@@ -165,7 +164,7 @@ def summary(found: Sequence[Found]) -> dict[str, float]:
     }
 
 
-def bench_lookups(nodes: int, count: int, seed: int, churn: float, tell: Tell | None = None) -> dict[str, Any]:
+def bench_lookups(nodes: int, count: int, seed: int, churn: float, tell: Progress | None = None) -> dict[str, Any]:
     tell = tell or _silent
     ranges = (("nodes", nodes, 50, 1_000_000), ("lookups", count, 10, 1_000_000), ("churn", churn, 0.001, 1))
     for name, value, least, most in ranges:
@@ -190,7 +189,7 @@ def bench_lookups(nodes: int, count: int, seed: int, churn: float, tell: Tell | 
     return found | _liars(nodes, count, seed, tell)
 
 
-def _liars(nodes: int, count: int, seed: int, tell: Tell) -> dict[str, Any]:
+def _liars(nodes: int, count: int, seed: int, tell: Progress) -> dict[str, Any]:
     tell(0.85, "liars")
     nodes = min(nodes, MISLED)
     field = Field(nodes, seed, liars=range(1, nodes, 5))

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -25,8 +25,9 @@ from typing import Any, Literal
 
 from libweft.bench.perf.child import command
 from libweft.bench.perf.kademlia_table_cost import measure_tables
+from libweft.bench.progress import Progress
+from libweft.bench.runs.app import Listener, router_of
 from libweft.bench.runs.counters import Counters
-from libweft.bench.runs.workload import Listener, router_of
 from libweft.peer.errors import UsageError, WeftError
 from libweft.peer.machine import MS, SECOND, Build
 from libweft.peer.sim.latency import Uniform
@@ -68,7 +69,7 @@ CASES = {
 TABLES = "kademlia-table"  # another kind of case: `libweft.bench.perf.kademlia_table_cost`
 
 
-def micro(cases: Sequence[str] | None, quick: bool, progress: Callable[[float, str], None] | None = None) -> dict[str, Any]:
+def micro(cases: Sequence[str] | None, quick: bool, progress: Progress | None = None) -> dict[str, Any]:
     """Each case in a process of its own: `quick` takes one round and a fifth of the messages."""
     known = [*CASES, TABLES]
     chosen = list(cases or known)

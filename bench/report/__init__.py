@@ -7,13 +7,13 @@ what an axis needs. Promises one file that needs no other and no network, whose 
 title alone, and that is whole or not there. Names, topics and commands are taken for hostile: all text is escaped in one
 place (`text.escape`), and the page forbids itself every script but its own.
 
-    given   what was given, read once, forgiving much        text           escaping and rounding
+    input   the analysis, read once, forgiving much          text           escaping and rounding
     scale   from figures to places on an axis                draw           one chart as SVG
     cards   the boxes that charts stand in                   distributions  counts in bins: sums and histograms
     charts  which charts there are, from which tables        tables         what ran, the comparison, every table
     verdict who is worst, in words and bars                  html           the page; page.css, page.js
     picture one message of a run, read once                  rings          where its nodes stand
-    spread  the message to be played; spread.js              mesh           the overlay at its publish
+    player  one message as it spreads; player.js             mesh           the overlay at its publish
     sweep   the page of a sweep; sweep.js                    live           the page of a live network; live.js
 """
 

@@ -16,7 +16,7 @@ from importlib.resources import files
 from libweft.bench.report.charts import charts
 from libweft.bench.report.input import Given
 from libweft.bench.report.mesh import meshes
-from libweft.bench.report.player import spreading
+from libweft.bench.report.player import player
 from libweft.bench.report.tables import comparison, tables, what_ran
 from libweft.bench.report.text import DASH, decimals, escape, figure, percent, plain
 from libweft.bench.report.verdict import verdict
@@ -50,7 +50,7 @@ LINKS = {
 def page(given: Given, title: str) -> str:
     sections = [_judged(given), _watched(given), _ran(given), _compared(given), _drawn(given), _listed(given)]
     body = [_header(given, title), _warnings(given), *sections, _footer()]
-    return document(title, "".join(body), ["page.js", *(["spread.js"] if given.pictures else [])])
+    return document(title, "".join(body), ["page.js", *(["player.js"] if given.pictures else [])])
 
 
 def document(title: str, body: str, scripts: Sequence[str]) -> str:
@@ -142,7 +142,7 @@ def _watched(given: Given) -> str:
     )
     places = "Who was whose neighbour. Nodes stand where they stand above; the numbers are hops."
     moment = f'<h3 id="overlay-moment">The overlay at that publish</h3><p class="about">{places}</p>'
-    return _section("message", about, spreading(given) + moment + meshes(given))
+    return _section("message", about, player(given) + moment + meshes(given))
 
 
 def _ran(given: Given) -> str:

@@ -1,10 +1,10 @@
-"""What was given: the analysis read once, so that nothing behind this border need doubt it.
+"""The input of the report: the analysis, checked once as it is read, so that no other module of the report need doubt it.
 
-The analysis is JSON, and any of it may be missing: no runs, no table, a figure that is null, a row that is too short.
-What is missing stays None and never raises; a number that is not finite counts as missing. A run is known by its number
-in the tables and by its label in everything that people see: its name, with the number behind it where two share one.
+The analysis is JSON, and any part of it may be missing: no runs, no table, a figure that is null, a row that is too short.
+A missing part becomes None and never raises; a number that is not finite counts as missing. Tables know a run by its number.
+Readers know it by its label: its name, followed by the number if two runs share the name.
 
-Tables say by name what their columns are; `Table.place` finds one by any of the names that it may have.
+Tables have the names of their columns; `Table.place` finds a column by any of the names that it may have.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""One message spreading, to be played: a canvas a run, all by one clock, with counts beside each; `spread.js` plays it.
+"""The player, which shows one message of each run as it spreads: a canvas per run, one clock for all, and counts beside each.
 
-The page gets the events as JSON in a script element that is no script (`text.data` escapes it): places of nodes, links, and in
-columns what went from whom to whom, when it came, as tenths of a millisecond after the event before, and how long it took. What
-the trace does not tell is said below the picture, with what would tell it. Without scripts a line stands in its place.
+`player.js` moves the pictures. It reads the events as JSON from a script element that is no script (`text.data` escapes it):
+the places of nodes, the links, and in columns the sender and receiver of each copy, its arrival in tenths of a millisecond after
+the event before, and its time on the way. A text below the picture lists what the trace lacks, and which trace would have it.
+Without scripts a line of text stands in the place of the player.
 
 Bounds: PANELS canvases at a time, whatever the number of runs; those beyond are picked by name.
 """
@@ -31,8 +32,8 @@ SPEEDS = {"slow": "20", "normal": "10", "fast": "4"}
 """Seconds for the whole."""
 
 
-def spreading(given: Given) -> str:
-    """The player, and the data that it plays; nothing where there is no picture."""
+def player(given: Given) -> str:
+    """Return the player with its data, or nothing if there is no picture."""
     if not given.pictures:
         return ""
     labels = _labels(given)
@@ -43,9 +44,9 @@ def spreading(given: Given) -> str:
     plain = '<p class="nothing without">The pictures move by a script; this browser runs none.</p>'
     columns = data([_columns(picture, labels[place]) for place, picture in enumerate(given.pictures)])
     return (
-        f'<div id="spread" hidden>{_controls()}<ul class="legend">{legend}</ul><div class="stages">{panels}</div>'
+        f'<div id="player" hidden>{_controls()}<ul class="legend">{legend}</ul><div class="stages">{panels}</div>'
         f'<p class="heard" role="status"></p></div>{plain}'
-        f'<script type="application/json" id="spread-data">{columns}</script>'
+        f'<script type="application/json" id="player-data">{columns}</script>'
     )
 
 

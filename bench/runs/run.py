@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
+from libweft.bench.progress import Progress
 from libweft.bench.runs.counters import Counters
-from libweft.bench.runs.scenario import Scenario, command, to_dict, validate
+from libweft.bench.runs.reading import validate
+from libweft.bench.runs.replay import command
+from libweft.bench.runs.scenario import Scenario, to_dict
 from libweft.bench.runs.sybils import Siege
 from libweft.bench.runs.workload import Workload
 from libweft.peer.machine import SECOND
@@ -23,8 +26,6 @@ from libweft.peer.sim.simulator import Simulator, stream
 from libweft.peer.trace.kinds import Observer
 from libweft.peer.trace.tracer import Tracer
 from libweft.pubsub import stacks
-
-Progress: TypeAlias = Callable[[float, str], None]
 
 SLICES = 200  # how often progress is told
 
@@ -44,7 +45,7 @@ def run(
     Without a hash only the kinds of rows that the scenario asks for cost time. An observer sees all rows, and stands in the
     place of the counters.
     """
-    validate(scenario)
+    scenario = validate(scenario)
     stack = stacks.find(scenario.stack, scenario.overlay, scenario.router)
     contacts = stack.introduce(scenario.nodes, stream(scenario.seed, "overlay"), at_once=not scenario.join_every)
     plan = faults.settle(scenario.faults, range(scenario.nodes), stream(scenario.seed, "faults"))

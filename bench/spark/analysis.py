@@ -9,11 +9,12 @@ Bounds: the driver gets aggregates only, at most `SHOWN` rows a table; `parquet`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from libweft.bench.progress import Progress
 from libweft.bench.spark import band, delivery, latency, overlay, picture
 from libweft.bench.spark import single_root as trees
 from libweft.bench.spark.figures import about, message_figures, run_figures, warnings
@@ -26,7 +27,6 @@ from libweft.peer.errors import UsageError, WeftError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Progress: TypeAlias = Callable[[float, str], None]
 
 SHOWN = 10_000
 
@@ -56,13 +56,10 @@ def figures(
 
     `alone` leaves out whatever is not asked for by name, which is most of the cost; `false_positives` can be.
     """
-    with _told(), gathered(load_runs(spark, directories)) as known:
+    with spark_errors(), gathered(load_runs(spark, directories)) as known:
         found = [about(run) for run in known.traces.about] if alone else run_figures(known, figure_groups(known))
         if messages:
-            for entry in found:
-                entry["per_message"] = []
-            for row in message_figures(known, SHOWN * len(found)):
-                found[row.pop("run")]["per_message"].append(row)
+            _add_messages(found, known)
         if graph:
             _add(found, "overlay", overlay.quality(known.quiet, count=1))
         if held:
@@ -74,18 +71,13 @@ def figures(
             if single_root:
                 _add(found, "single_root", trees.summary(known, reached))
             if batches:
-                _add_lists(found, "batches", trees.batches(reached).orderBy("run", "batch"))
-                for entry in found:
-                    entry["batches"] = [part["mean_ms"] for part in entry["batches"]]
+                _add_batches(found, reached)
             if nodes:
                 _add_lists(found, "per_node", trees.nodes(known, reached).orderBy("run", "node"))
             if queues:
                 _add_lists(found, "queues", trees.queues(known, reached).orderBy("run", "node"))
             if alone and false_positives:
-                for entry in found:
-                    entry["false_positives"] = None
-                for told in delivery.false_positives(reached).collect():
-                    found[told.run]["false_positives"] = told.false_positives
+                _add_false_positives(found, reached)
         return found
 
 
@@ -102,6 +94,26 @@ def _add_lists(found: Sequence[dict[str, Any]], name: str, frame: DataFrame) -> 
         entry[name] = []
     for row in frame.collect():
         found[row.run][name].append(row.asDict())
+
+
+def _add_messages(found: Sequence[dict[str, Any]], known: Facts) -> None:
+    for entry in found:
+        entry["per_message"] = []
+    for row in message_figures(known, SHOWN * len(found)):
+        found[row.pop("run")]["per_message"].append(row)
+
+
+def _add_batches(found: Sequence[dict[str, Any]], reached: DataFrame) -> None:
+    _add_lists(found, "batches", trees.batches(reached).orderBy("run", "batch"))
+    for entry in found:
+        entry["batches"] = [part["mean_ms"] for part in entry["batches"]]
+
+
+def _add_false_positives(found: Sequence[dict[str, Any]], reached: DataFrame) -> None:
+    for entry in found:
+        entry["false_positives"] = None
+    for row in delivery.false_positives(reached).collect():
+        found[row.run]["false_positives"] = row.false_positives
 
 
 def analyze(
@@ -123,7 +135,7 @@ def analyze(
     tell(0.0, "looking over the traces")
     if parquet is not None:
         _claim(parquet)
-    with _told(), gathered(load_runs(spark, directories)) as known:
+    with spark_errors(), gathered(load_runs(spark, directories)) as known:
         tell(0.05, "reading the traces")
         shown = groups(known)
         runs = run_figures(known, shown)
@@ -174,8 +186,8 @@ def _claim(folder: Path) -> None:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """What Spark raises, as one line of ours."""
+def spark_errors() -> Iterator[None]:
+    """Turn what Spark raises into a WeftError of one line."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

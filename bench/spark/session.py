@@ -161,7 +161,8 @@ def _connected(builder: SparkSession.Builder, master: str) -> Iterator[SparkSess
 def _embedded(builder: SparkSession.Builder, master: str, settings: dict[str, str]) -> Iterator[SparkSession]:
     from pyspark import SparkContext
 
-    if SparkContext._active_spark_context is not None:  # to be given that one, and to stop it, would be another's surprise
+    # Another program's session is not ours to use or to stop.
+    if SparkContext._active_spark_context is not None:  # noqa: SLF001 - the public call would make a context
         raise WeftError(
             "this process has a Spark session already: end it first, or hand it to the functions of libweft.bench.spark"
         )
@@ -246,14 +247,14 @@ def _stop(spark: SparkSession) -> None:
     """The session, then its Java process: another session in this process may ask for other memory."""
     from pyspark import SparkContext
 
-    gateway = SparkContext._gateway
+    gateway = SparkContext._gateway  # noqa: SLF001 - pyspark has no public way to its Java process
     spark.stop()
     if gateway is not None:
         gateway.shutdown()
         if (process := getattr(gateway, "proc", None)) is not None:
             process.stdin.close()  # the Java side leaves when it reads the end
             process.wait()
-        SparkContext._gateway = SparkContext._jvm = None
+        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - else pyspark would use the gateway that was shut down
 
 
 def find_java() -> Path:

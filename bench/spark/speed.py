@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark import SparkContext
 
+from libweft.bench.progress import Progress
 from libweft.bench.spark import analysis, duck, order, tables
 from libweft.bench.spark.figures import run_figures
 from libweft.bench.spark.gather import gathered, groups
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyspark.sql import DataFrame, SparkSession
 
-Progress: TypeAlias = Callable[[float, str], None]
 Spent: TypeAlias = dict[str, float]
 Answer: TypeAlias = dict[str, Any]
 
@@ -126,7 +126,7 @@ def _trace(place: Path, events: int, tell: Progress) -> Path:
 def _size(trace: Path, repetitions: int, memory: str | None, tell: Progress) -> dict[str, Any]:
     tell(0.1, "starting Spark")
     with spark_session("local[*]", memory=memory) as spark:
-        java = str(SparkContext._gateway.proc.pid)  # type: ignore[union-attr]
+        java = str(SparkContext._gateway.proc.pid)  # type: ignore[union-attr]  # noqa: SLF001 - pyspark has no public way to its Java
         for process in (java, "self"):
             _forget_peak(process)
         turns = [_turn(spark, java, trace, _scaled(tell, *place)) for place in _places(repetitions + 1)]
@@ -154,7 +154,7 @@ def _turn(spark: SparkSession, java: str, trace: Path, tell: Progress) -> tuple[
     traces = _struck(load_traces(spark, [trace]))
     tell(0.0, "Spark")
     watch = Stopwatch(lambda: _cpu_s(java) + time.process_time())
-    with analysis._told():
+    with analysis.spark_errors():
         ours = _spark_answer(traces, watch)
     tell(0.8, "DuckDB")
     with duck.connect(traces.about) as connection:

@@ -1,4 +1,4 @@
-"""Student's law: how far around a mean over a few runs the true one may be."""
+"""Confidence intervals for a mean over a few runs, by Student's t-distribution."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from statistics import stdev
 
 
 def half_width(values: Sequence[float], confidence: float) -> float | None:
-    """Of the interval around their mean; None for one value, which tells nothing of its spread."""
+    """Return half the width of the interval around the mean of `values`, or None for a single value, which has no deviation."""
     if len(values) < 2:
         return None
     return student(confidence, len(values) - 1) * stdev(values) / math.sqrt(len(values))
 
 
 def student(confidence: float, freedom: int) -> float:
-    """The t that a variable of Student's law with so many degrees of freedom stays within, with that probability."""
+    """Return t such that |T| < t with probability `confidence`, where T has `freedom` degrees of freedom."""
     low, high = 0.0, math.pi / 2
     for _ in range(60):
         middle = (low + high) / 2
@@ -24,7 +24,7 @@ def student(confidence: float, freedom: int) -> float:
 
 
 def _within(angle: float, freedom: int) -> float:
-    """P(|T| < t) for t = sqrt(freedom) tan(angle): Abramowitz and Stegun, 26.7.3 (odd) and 26.7.4 (even)."""
+    """Return P(|T| < t) for t = sqrt(freedom) tan(angle): Abramowitz and Stegun, 26.7.3 (odd) and 26.7.4 (even)."""
     if freedom % 2:
         total, term = 2 * angle / math.pi, 2 / math.pi * math.sin(angle) * math.cos(angle)
     else:

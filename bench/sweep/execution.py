@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import csv
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
 from pathlib import Path
 from statistics import fmean
@@ -23,24 +23,26 @@ from tempfile import TemporaryFile
 from time import monotonic, process_time
 from typing import Any, TypeAlias
 
-from libweft.bench.cli.show import cell
-from libweft.bench.runs.scenario import Scenario, command, inline
+from libweft.bench.progress import Progress
+from libweft.bench.runs.replay import command
+from libweft.bench.runs.scenario import Scenario
+from libweft.bench.runs.toml_values import inline
 from libweft.bench.spark.tasks import Pool
 from libweft.bench.sweep.confidence import half_width
 from libweft.bench.sweep.plan import Plan, Point, Run
-from libweft.bench.sweep.run_cache import Kept, key_of
+from libweft.bench.sweep.run_cache import RunCache, key_of
 from libweft.peer.errors import UsageError, WeftError, one_line
 
-Progress: TypeAlias = Callable[[float, str], None]
 Row: TypeAlias = dict[str, Any]
 
 CONFIDENCE = 0.95
 NO_MEASURES = ("stack", "nodes", "seed", "window_s", "trace", "peak_rss_mb", "events_per_cpu_s", "task_cpu_s")
 """What a run tells that the scenario says already, or that in a worker is of other runs too, or of its start."""
-SHOWN = ("reliability", "rmr", "latency_ms_mean", "latency_ms_p99", "ldh_mean", "control_messages", "bytes")
 
 
-def sweep(plan: Plan, pool: Pool, kept: Kept, *, traces: Path | None = None, progress: Progress | None = None) -> dict[str, Any]:
+def sweep(
+    plan: Plan, pool: Pool, kept: RunCache, *, traces: Path | None = None, progress: Progress | None = None
+) -> dict[str, Any]:
     """Points, runs and failures, ready for JSON; `pool` is opened only if there is something to run.
 
     `traces` is a folder that gets the trace of each run, under the name of its hash.
@@ -112,28 +114,6 @@ def _made(folder: Path) -> None:
         raise UsageError(f"cannot write into {folder}: {error.strerror}; name a folder that you can write to") from error
 
 
-def table(result: Mapping[str, Any]) -> list[Row]:
-    """A row a point, as a terminal shows it: the mean over its runs and how far the interval goes to either side."""
-    hidden = () if result["failures"] else ("failed",)
-    return [
-        {
-            **{name: _text(value) for name, value in point["settings"].items()},
-            **{name: point[name] for name in ("runs", "failed") if name not in hidden},
-            **{name: _spread_cell(point["measures"].get(name)) for name in SHOWN},
-        }
-        for point in result["points"]
-    ]
-
-
-def last_line(result: Mapping[str, Any]) -> str:
-    """How many runs there were, how many of them were known, and how well the cores were used."""
-    runs = f"{result['simulated']:,} runs made, {result['known_before']:,} known before"
-    if (pool := result["pool"]) is None:
-        return runs
-    took = f"{pool['wall_s']:.1f} s after {pool['start_s']:.1f} s of start"
-    return f"{runs}; {took}, {pool['cpu_s']:.1f} CPU seconds: {pool['concurrency']:.2f} at a time"
-
-
 def write_csv(path: Path, runs: Sequence[Row]) -> None:
     """All measures, a line a run."""
     half = path.with_name(f"{path.name}.part")
@@ -176,7 +156,7 @@ class _Used:
         return {"start_s": self._opened - self._asked, "wall_s": wall_s, "cpu_s": self._cpu_s, "concurrency": mean}
 
 
-def _is_done(key: str, kept: Kept, traces: Path | None) -> bool:
+def _is_done(key: str, kept: RunCache, traces: Path | None) -> bool:
     return kept.get(key) is not None and (traces is None or (traces / key).is_dir())
 
 
@@ -187,7 +167,7 @@ def _simulated(executor: Executor, runs: Mapping[str, Run], traces: Path | None)
         for future in as_completed(futures):
             try:
                 yield futures[future], future.result()
-            except Exception as error:  # the simulator, its protocols, the system and Spark each have their own
+            except Exception as error:  # noqa: BLE001 - simulator, protocols, system and Spark each have their own
                 yield futures[future], one_line(error)
     finally:
         for future in futures:
@@ -235,15 +215,6 @@ def _spread(values: Sequence[float]) -> dict[str, float | int | None]:
     half = half_width(values, CONFIDENCE)
     low, high = (None, None) if half is None else (mean - half, mean + half)
     return {"mean": mean, "low": low, "high": high, "runs": len(values)}
-
-
-def _spread_cell(spread: Mapping[str, float | None] | None) -> str | None:
-    if spread is None or spread["mean"] is None:
-        return None
-    if spread["high"] is None:
-        return cell(spread["mean"])
-    half = spread["high"] - spread["mean"]
-    return f"{cell(spread['mean'])} ± {half:,.0f}" if half >= 100 else f"{cell(spread['mean'])} ± {half:.2g}"
 
 
 def _failure(run: Run, error: str) -> dict[str, Any]:

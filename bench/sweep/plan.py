@@ -28,8 +28,10 @@ from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from msgspec.structs import fields, replace
 
-from libweft.bench.runs import scenario as scenarios
+from libweft.bench.runs import reading
+from libweft.bench.runs.replay import to_toml
 from libweft.bench.runs.scenario import Scenario
+from libweft.bench.runs.toml_values import inline
 from libweft.peer.errors import UsageError
 
 MOST_RUNS = 10_000
@@ -76,7 +78,7 @@ class _Choice(NamedTuple):
 
 def load(path: Path, seeds: int | None = None) -> Plan:
     """The plan of a file; `seeds`, if there are any, stand in the place of the file's."""
-    data = scenarios.read(path, "sweep")
+    data = reading.read(path, "sweep")
     return plan_of(data if seeds is None else {**data, "seeds": seeds}, str(path))
 
 
@@ -85,7 +87,7 @@ def plan_of(data: Table, where: str) -> Plan:
     for key in data:
         if key not in TABLES:
             raise UsageError(f"{where}: {key} is no key of a sweep; {_hint(key)}")
-    base = scenarios.of_table(_table(data, "base", where), f"{where}: base")
+    base = reading.of_table(_table(data, "base", where), f"{where}: base")
     named, grid = _variant_axes(data.get("variants", []), where), _grid_axes(_table(data, "grid", where), where)
     axes = named | grid
     if both := next((name for name in named if name in grid), None):
@@ -107,7 +109,7 @@ def _point(base: Scenario, choices: Mapping[str, _Choice], where: str) -> Point:
     # A copy, for a longer key is set inside of a table that other points have too.
     pairs = [(key, deepcopy(value)) for choice in choices.values() for key, value in choice.keys.items()]
     try:
-        return Point(settings, scenarios.merge(base, sorted(pairs, key=_turn), sources, where))
+        return Point(settings, reading.merge(base, sorted(pairs, key=_turn), sources, where))
     except UsageError as error:
         raise UsageError(f"{error} (at the point {_named(settings)})") from None
 
@@ -149,9 +151,9 @@ def _variants(axis: str, tables: object, where: str) -> list[_Choice]:
         if not isinstance(name, str) or not name:
             raise UsageError(f"{where}: {title}, number {number}, has no name; write name = and a text")
         if any(choice.label == name for choice in choices):
-            raise UsageError(f"{where}: {title} has {scenarios.inline(name)} twice; names must differ")
+            raise UsageError(f"{where}: {title} has {inline(name)} twice; names must differ")
         keys = dict(_leaves({key: value for key, value in table.items() if key != "name"}))
-        choices.append(_Choice(name, keys, f"{where}: {title} {scenarios.inline(name)}"))
+        choices.append(_Choice(name, keys, f"{where}: {title} {inline(name)}"))
     return choices
 
 
@@ -178,7 +180,7 @@ def _refuse_clashes(axes: Mapping[str, list[_Choice]], where: str) -> None:
 def _refuse_twins(points: tuple[Point, ...], where: str) -> None:
     known: dict[str, Point] = {}
     for point in points:
-        other = known.setdefault(scenarios.to_toml(point.scenario), point)
+        other = known.setdefault(to_toml(point.scenario), point)
         if other is not point:
             raise UsageError(f"{where}: the points {other.name} and {point.name} are the same scenario; leave one out")
 
@@ -213,5 +215,5 @@ def _hint(key: str) -> str:
 
 
 def _named(settings: Mapping[str, Any]) -> str:
-    told = (f"{name}={value if isinstance(value, str) else scenarios.inline(value)}" for name, value in settings.items())
+    told = (f"{name}={value if isinstance(value, str) else inline(value)}" for name, value in settings.items())
     return ", ".join(told) or "base"

@@ -1,7 +1,7 @@
-"""The measures of runs that are over, so that a sweep or a figure that was interrupted goes on where it stopped.
+"""A cache of the measures of finished runs, so that a sweep or a figure that was interrupted goes on where it stopped.
 
-A run is a function of its scenario and of the code: the name of its file is the hash of both, so that nothing is found again
-after a change. The figures' own modules do not count, for what they ask for is in the scenario.
+A run is a function of its scenario and of the code. The name of its file is the hash of both, so a change of either makes the
+run anew. The modules of figures are left out of the hash, because all that they ask for is in the scenario.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ PACKAGES = ("peer", "overlays", "pubsub", "bench")
 log = logging.getLogger(__name__)
 
 
-class Kept:
-    """In memory, and in `folder` too where there is one; several processes may share it."""
+class RunCache:
+    """The measures of runs by key: in memory, and in `folder` too if there is one. Several processes may share a folder."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
@@ -56,7 +56,7 @@ class Kept:
 
 
 def _prepare(folder: Path) -> None:
-    """Before hours of runs, not after them."""
+    """Make the folder and try to write to it: before hours of runs, not after them."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -69,7 +69,7 @@ def _prepare(folder: Path) -> None:
 
 
 def key_of(*what: object) -> str:
-    """The same for the same scenario and settings, under the same code and Python."""
+    """Return a key that is the same for the same scenario and settings, under the same code and Python."""
     return sha256(_code() + msgspec.json.encode(what)).hexdigest()[:32]
 
 

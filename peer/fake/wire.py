@@ -78,23 +78,23 @@ class WireEnv(FakeEnv):
 
     def send(self, peer: Peer, msg: Message) -> None:
         super().send(peer, msg)
-        self.wire._send(self, peer, msg)
+        self.wire.carry(self, peer, msg)
 
     def request(
         self, peer: Peer, msg: Message, timeout: int, on_reply: Callable[[Peer, Any], None], on_fail: Callable[[Peer, str], None]
     ) -> None:
         super().request(peer, msg, timeout, on_reply, on_fail)
-        self.wire._request(self, self.requests[-1])
+        self.wire.carry_request(self, self.requests[-1])
 
     def connect(self, peer: Peer) -> None:
         super().connect(peer)
-        self.wire._hold(self, peer)
+        self.wire.hold(self, peer)
 
     def disconnect(self, peer: Peer) -> None:
         held = peer in self.holds
         super().disconnect(peer)
         if held:
-            self.wire._release(self.node, peer)
+            self.wire.release(self.node, peer)
 
     def twin(self, link: WireLink) -> WireEnv | None:
         """The Env at the other end whose machine speaks this one's protocol, and serves."""
@@ -199,13 +199,17 @@ class FakeWire:
             if link := node.links.get(peer):
                 self._queue.appendleft(partial(self._break, link, str(error)))
 
-    def _hold(self, env: WireEnv, peer: Peer) -> None:
-        """A link that is up was told already; only one of no use to this machine ends as a failed dial."""
+    def hold(self, env: WireEnv, peer: Peer) -> None:
+        """Dial the peer for a machine that holds it.
+
+        If the link is up, the machine knows; only a link of no use to this machine ends as a failed dial.
+        """
         link = self._reach(env, peer)
         if link:
             self._later(self._useless, env, peer, link)
 
-    def _release(self, node: WireNode, peer: Peer) -> None:
+    def release(self, node: WireNode, peer: Peer) -> None:
+        """Close the link if no machine of the node holds it any more."""
         if not node.holders(peer):
             self._close(node, peer)
 
@@ -242,7 +246,7 @@ class FakeWire:
     def _useless(self, env: WireEnv, peer: Peer, link: WireLink) -> None:
         if peer in env.holds and not hears(env.machine, env.node.machines, link.other(env.node).machines):
             self._failed(env, peer, "no common protocol")
-            self._release(env.node, peer)
+            self.release(env.node, peer)
 
     def _failed(self, env: WireEnv, peer: Peer, reason: str) -> None:
         env.holds.pop(peer, None)
@@ -273,7 +277,8 @@ class FakeWire:
             for env in node.envs:
                 env.holds.pop(peer, None)
 
-    def _send(self, env: WireEnv, peer: Peer, msg: Message) -> None:
+    def carry(self, env: WireEnv, peer: Peer, msg: Message) -> None:
+        """Put a message on the wire, unless the outbox is full."""
         size = env.codec.size(msg)
         verdict = admit(msg, size, env.backlog(peer), self.limit)
         if verdict == "send":
@@ -300,7 +305,8 @@ class FakeWire:
         for msg in self._unwired(env, wired):
             receive(env.machine, sender, msg)
 
-    def _request(self, env: WireEnv, request: FakeRequest) -> None:
+    def carry_request(self, env: WireEnv, request: FakeRequest) -> None:
+        """Put a request on the wire."""
         self._later(self._asked, env, request, self._reach(env, request.peer), self._wired(env, request.msg))
 
     def _asked(self, env: WireEnv, request: FakeRequest, link: WireLink | None, wired: Wired) -> None:

@@ -487,7 +487,7 @@ class Driver:
             action(*args)
         except PeerError as error:
             self._drop(peer, str(error))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the top of the driver: a crash of a machine ends the node
             self.crashed(error)
 
     def crashed(self, error: Exception) -> None:
@@ -593,7 +593,7 @@ class Driver:
                 action(*timer.args)
             except PeerError as error:  # it kept something that only now turns out to be nonsense
                 log.warning("a timer met a peer's fault: %s", error)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the top of the driver: a crash of a machine ends the node
                 self.crashed(error)
 
     async def _mourn(self) -> None:
@@ -641,7 +641,7 @@ class Inlet:
             who = peer_text(peer)
             log.warning("%s broke the protocol: %s", who, error, extra={"peer": who, "reason": str(error)})
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the top of the driver: a crash of a machine ends the node
             driver.crashed(error)
 
     def end(self, reason: str | None) -> None:

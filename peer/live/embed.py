@@ -59,7 +59,7 @@ class _Call(Generic[_R]):
         try:
             with self.scope:
                 result = await self.function()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the future hands it to the caller
             self.future.set_exception(error)
             return
         if not self.scope.cancelled_caught:
@@ -105,18 +105,21 @@ def _entered(source: Source[_R]) -> AbstractAsyncContextManager[AsyncIterable[_R
     return aclosing(source) if isinstance(source, AsyncGenerator) else nullcontext(source)
 
 
-class _Embedded(Generic[_V]):
-    """What both have in common. Everything without a word on threads happens inside of trio."""
+class _TrioRun(Generic[_V]):
+    """A run of trio, and what it opened, as its guest or its thread drives it.
+
+    A method may be called only inside of trio, unless its docstring says "from any thread".
+    """
 
     def __init__(self, opener: Opener[_V]) -> None:
         if trio.lowlevel.in_trio_run():
             raise UsageError("trio runs in this thread already; open all that you need in one context manager of trio")
         self._opener = opener
         self._token: Future[trio.lowlevel.TrioToken] = Future()
-        self._opened: Future[_V] = Future()
-        self._over: Future[None] = Future()  # trio is gone
-        self._closing = trio.Event()
-        self._scope = trio.CancelScope()
+        self.opened: Future[_V] = Future()
+        self.over: Future[None] = Future()  # trio is gone
+        self.closing = trio.Event()
+        self.scope = trio.CancelScope()
         self._nursery: trio.Nursery | None = None
         self._calls: dict[_Call[Any], None] = {}
         self._ended = False
@@ -126,31 +129,32 @@ class _Embedded(Generic[_V]):
     @property
     def value(self) -> _V:
         """From any thread: what the context manager gave."""
-        if self._over.done():
+        if self.over.done():
             raise self._why()
-        return self._opened.result()
+        return self.opened.result()
 
-    async def _main(self) -> None:
+    async def main(self) -> None:
+        """The main task of trio: open, run the calls until `closing` is set, close."""
         self._token.set_result(trio.lowlevel.current_trio_token())
         try:
-            with alone(), self._scope:
+            with alone(), self.scope:
                 async with self._opener() as value, trio.open_nursery() as self._nursery:
-                    self._opened.set_result(value)
+                    self.opened.set_result(value)
                     try:
-                        await self._closing.wait()
+                        await self.closing.wait()
                     finally:
                         nursery, self._nursery = self._nursery, None
                         nursery.cancel_scope.cancel()
-        except BaseException as error:  # it is raised again outside
+        except BaseException as error:  # noqa: BLE001 - `leave` raises it again outside
             self._error = error
         self._ended = True
-        if not self._opened.done():
-            self._opened.set_exception(self._why())
+        if not self.opened.done():
+            self.opened.set_exception(self._why())
         for call in list(self._calls):
             self._cut_off(call)
 
-    def _begin(self, call: _Call[Any]) -> None:
-        """From any thread."""
+    def begin(self, call: _Call[Any]) -> None:
+        """From any thread: start the call in trio."""
         try:
             self._token.result().run_sync_soon(self._start, call)
         except trio.RunFinishedError:
@@ -170,7 +174,7 @@ class _Embedded(Generic[_V]):
         else:
             call.future.set_exception(self._why())
 
-    def _give_up(self, call: _Call[Any]) -> None:
+    def give_up(self, call: _Call[Any]) -> None:
         """From any thread, also when an interrupt came before the call had begun: its future is done in the end."""
 
         def cancel() -> None:
@@ -183,7 +187,7 @@ class _Embedded(Generic[_V]):
         except trio.RunFinishedError:
             call.future.cancel()
 
-    def _ask(self, action: Callable[[], object]) -> None:
+    def ask(self, action: Callable[[], object]) -> None:
         """From any thread: do it in trio, also if that has yet to begin, and not at all if it has ended."""
 
         def pass_on(token: Future[trio.lowlevel.TrioToken]) -> None:
@@ -192,31 +196,49 @@ class _Embedded(Generic[_V]):
 
         self._token.add_done_callback(pass_on)
 
-    def _finished(self, error: BaseException | None) -> None:
-        """`_main` keeps its own errors, so this is one of trio itself, or an interrupt that it held back."""
+    def finished(self, error: BaseException | None) -> None:
+        """From any thread, when trio is gone. `main` keeps its own errors, so `error` is trio's, or an interrupt it held back."""
         self._error = error or self._error
-        self._over.set_result(None)
+        self.over.set_result(None)
 
     def _why(self) -> BaseException:
         if self._error is not None and not self._left:
             return self._error
         return UsageError("this host is closed; it can be used inside its block only")
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """From any thread, at the end of the block: raise what ended trio, if it was an error."""
         self._left = True
         if self._error is not None:
             raise self._error
 
+    def run_in_thread(self) -> None:
+        """Outside of trio: the whole run, as the target of a thread."""
+        try:
+            trio.run(self.main)
+        except BaseException as error:  # noqa: BLE001 - `leave` raises it again in the thread that asked for the run
+            self.finished(error)
+        else:
+            self.finished(None)
 
-class Guest(_Embedded[_V]):
+
+class Guest(Generic[_V]):
     """A host as tasks of asyncio see it; made by `in_asyncio`."""
+
+    def __init__(self, run: _TrioRun[_V]) -> None:
+        self._run = run
+
+    @property
+    def value(self) -> _V:
+        """From any thread: what the context manager gave."""
+        return self._run.value
 
     async def call(self, function: Callable[[*_Ts], Awaitable[_R]], *args: *_Ts) -> _R:
         """Run it in trio. A cancellation comes out when it has ended there; if it ended by an error, that comes out."""
         call = _Call(partial(function, *args))
-        self._begin(call)
+        self._run.begin(call)
         try:
-            await _until(call.future, partial(self._give_up, call))
+            await _until(call.future, partial(self._run.give_up, call))
         except asyncio.CancelledError:
             if call.future.cancelled() or call.future.exception() is None:
                 raise
@@ -224,11 +246,11 @@ class Guest(_Embedded[_V]):
 
     async def stream(self, source: Callable[[*_Ts], Source[_R]], *args: *_Ts, buffer: int = BUFFER) -> AsyncGenerator[_R, None]:
         """The items of an async generator, of a channel, or of a context manager that gives one. Leaving the loop closes it."""
-        run, take = _pump(partial(source, *args), buffer)
-        call = _Call(run)
-        give_up = partial(self._give_up, call)
+        carry, take = _pump(partial(source, *args), buffer)
+        call = _Call(carry)
+        give_up = partial(self._run.give_up, call)
         try:
-            self._begin(call)
+            self._run.begin(call)
             while batch := await self.call(take):
                 for item in batch:
                     yield item
@@ -239,22 +261,30 @@ class Guest(_Embedded[_V]):
                 call.future.result()
 
 
-class Portal(_Embedded[_V]):
+class Portal(Generic[_V]):
     """A host as other threads see it, any number of them; made by `in_thread`."""
+
+    def __init__(self, run: _TrioRun[_V]) -> None:
+        self._run = run
+
+    @property
+    def value(self) -> _V:
+        """From any thread: what the context manager gave."""
+        return self._run.value
 
     def call(self, function: Callable[[*_Ts], Awaitable[_R]], *args: *_Ts, timeout: float | None = None) -> _R:
         """Run it in trio. TimeoutError when it was cancelled there because its time was up."""
         call = _Call(partial(function, *args), timeout)
-        _wait(partial(self._begin, call), call.future, partial(self._give_up, call))
+        _wait(partial(self._run.begin, call), call.future, partial(self._run.give_up, call))
         return call.future.result()
 
     def stream(self, source: Callable[[*_Ts], Source[_R]], *args: *_Ts, buffer: int = BUFFER) -> Generator[_R, None, None]:
         """As `Guest.stream`."""
-        run, take = _pump(partial(source, *args), buffer)
-        call = _Call(run)
-        give_up = partial(self._give_up, call)
+        carry, take = _pump(partial(source, *args), buffer)
+        call = _Call(carry)
+        give_up = partial(self._run.give_up, call)
         try:
-            self._begin(call)
+            self._run.begin(call)
             while batch := self.call(take):
                 yield from batch
         finally:
@@ -262,63 +292,55 @@ class Portal(_Embedded[_V]):
             if not call.future.cancelled():
                 call.future.result()
 
-    def _run(self) -> None:
-        try:
-            trio.run(self._main)
-        except BaseException as error:
-            self._finished(error)
-        else:
-            self._finished(None)
-
 
 @asynccontextmanager
 async def in_asyncio(opener: Opener[_V]) -> AsyncIterator[Guest[_V]]:
     """Run what `opener` opens on this task's loop, until the block ends."""
-    guest = Guest(opener)
+    run = _TrioRun(opener)
     loop = asyncio.get_running_loop()
     trio.lowlevel.start_guest_run(
-        guest._main,
+        run.main,
         run_sync_soon_threadsafe=loop.call_soon_threadsafe,
         run_sync_soon_not_threadsafe=loop.call_soon,
-        done_callback=lambda outcome: guest._finished(getattr(outcome, "error", None)),
+        done_callback=lambda outcome: run.finished(getattr(outcome, "error", None)),
         host_uses_signal_set_wakeup_fd=True,
     )
-    quick = partial(guest._ask, guest._scope.cancel)
+    quick = partial(run.ask, run.scope.cancel)
     try:
-        await _until(guest._opened, quick)
-        guest._opened.result()
-        yield guest
+        await _until(run.opened, quick)
+        run.opened.result()
+        yield Guest(run)
     finally:
-        guest._ask(guest._closing.set)
+        run.ask(run.closing.set)
         try:
-            await _until(guest._over, quick)
+            await _until(run.over, quick)
         finally:
-            guest._leave()
+            run.leave()
 
 
 @contextmanager
 def in_thread(opener: Opener[_V]) -> Iterator[Portal[_V]]:
     """Run what `opener` opens in a thread of its own, until the block ends."""
-    portal = Portal(opener)
-    close, quick = partial(portal._ask, portal._closing.set), partial(portal._ask, portal._scope.cancel)
+    run = _TrioRun(opener)
+    close, quick = partial(run.ask, run.closing.set), partial(run.ask, run.scope.cancel)
     # A daemon: whatever an interrupt manages to break must not leave a process that never ends.
-    thread = Thread(target=portal._run, name="weft", daemon=True)
+    thread = Thread(target=run.run_in_thread, name="weft", daemon=True)
     try:
         try:
             thread.start()
-            _done(portal._opened)
-            portal._opened.result()
+            _done(run.opened)
+            run.opened.result()
         except BaseException:
             quick()
             raise
-        yield portal
+        yield Portal(run)
     finally:
         try:
             if thread.is_alive():  # not if an interrupt struck while it was started; it ends by itself then
-                _wait(close, portal._over, quick)
+                _wait(close, run.over, quick)
                 thread.join()
         finally:
-            portal._leave()
+            run.leave()
 
 
 async def _until(future: Future[Any], give_up: Callable[[], None]) -> None:

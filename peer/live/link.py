@@ -46,7 +46,10 @@ class Owner(Protocol):
 
 
 class Stream(trio.abc.HalfCloseableStream):
-    """One stream. `on_data` set: pushed; else bytes wait for `receive_some`, as many as the window allows."""
+    """One stream. `on_data` set: pushed; else bytes wait for `receive_some`, as many as the window allows.
+
+    `negotiate`, `feed`, `feed_end`, `make_room`, `wake_writer` and `break_off` are for its link only.
+    """
 
     __slots__ = (
         *("_buffer", "_closed", "_ended", "_finished", "_negotiation", "_readable", "_writable", "broken"),
@@ -169,15 +172,17 @@ class Stream(trio.abc.HalfCloseableStream):
         if self.broken is None:
             self.link.yamux.reset(self.id)
             self.link.stir()
-            self._break(reason)
+            self.break_off(reason)
 
-    def _agree(self, side: Proposer | Answerer) -> None:
+    def negotiate(self, side: Proposer | Answerer) -> None:
+        """Begin to agree on a protocol."""
         self._negotiation = side
         self.link.negotiating[self.id] = self
         if out := side.take():
             self.write(out)
 
-    def _data(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> None:
+        """Take bytes that the peer sent."""
         if self._negotiation is not None:
             data = self._negotiated(self._negotiation, data)
         if not data:
@@ -211,12 +216,14 @@ class Stream(trio.abc.HalfCloseableStream):
         self._wake_reader()
         return side.rest
 
-    def _room(self) -> None:
-        self._wake_writer()
+    def make_room(self) -> None:
+        """The window is larger than before."""
+        self.wake_writer()
         if self.on_room is not None:
             self.on_room()
 
-    def _end(self) -> None:
+    def feed_end(self) -> None:
+        """The peer has no more to send."""
         self._ended = True
         self._wake_reader()
         if self._negotiation is not None:
@@ -225,12 +232,13 @@ class Stream(trio.abc.HalfCloseableStream):
             self.on_end(None)
         self._settle()
 
-    def _break(self, reason: str) -> None:
+    def break_off(self, reason: str) -> None:
+        """Nothing more is sent or received; what waits is woken."""
         if self.broken is None:
             self.broken = reason
             self._forget()
             self._wake_reader()
-            self._wake_writer()
+            self.wake_writer()
             if self.on_end is not None:
                 self.on_end(reason)
 
@@ -264,7 +272,7 @@ class Stream(trio.abc.HalfCloseableStream):
             self._readable.set()
             self._readable = None
 
-    def _wake_writer(self) -> None:
+    def wake_writer(self) -> None:
         if self._writable is not None:
             self._writable.set()
             self._writable = None
@@ -336,7 +344,7 @@ class LiveLink:
         if number is None:
             raise StreamError("no room for another stream" if self.reason is None else f"the link is down: {self.reason}")
         stream = self.streams[number] = Stream(self, number, trio.current_time())
-        stream._agree(proposer)
+        stream.negotiate(proposer)
         return stream
 
     def stir(self) -> None:
@@ -379,7 +387,7 @@ class LiveLink:
             self.wire.close()
             self._rest = memoryview(b"")
             for stream in list(self.streams.values()):
-                stream._break(reason)
+                stream.break_off(reason)
             self.ready.set()
             self.over.set()
 
@@ -432,7 +440,7 @@ class LiveLink:
     def _wake_writers(self) -> None:
         writers, self.writers = self.writers, {}
         for stream in writers.values():
-            stream._wake_writer()
+            stream.wake_writer()
 
     def _feed_plain(self, data: bytes) -> None:
         if self.reason is not None:  # closed while these bytes were on their way here
@@ -443,10 +451,10 @@ class LiveLink:
                 return
             if isinstance(event, Data):
                 if stream := streams.get(event.stream):
-                    stream._data(event.data)
+                    stream.feed(event.data)
             elif isinstance(event, Opened):
                 stream = streams[event.stream] = Stream(self, event.stream, self.heard)
-                stream._agree(Answerer(self.owner.supports))
+                stream.negotiate(Answerer(self.owner.supports))
             else:
                 self._less_often(event)
         if self.yamux.pending:
@@ -459,11 +467,11 @@ class LiveLink:
             self.finish("the peer went away")
         elif stream := self.streams.get(event.stream):
             if isinstance(event, Finished):
-                stream._end()
+                stream.feed_end()
             elif isinstance(event, Reset):
-                stream._break("reset by the peer")
+                stream.break_off("reset by the peer")
             else:
-                stream._room()
+                stream.make_room()
 
 
 def _ignore(data: bytes) -> None: ...

@@ -290,8 +290,8 @@ class SimNode:
     """One life of a node: a restart makes a new one under the same number."""
 
     __slots__ = (
-        "_uplink", "build", "busy_until", "changes", "clock", "dials", "envs", "epoch", "heedful", "holds", "id", "infos",
-        "links", "machines", "rng", "shape", "skew", "started", "troubled", "up",
+        "build", "busy_until", "changes", "clock", "dials", "envs", "epoch", "heedful", "holds", "id", "infos",
+        "links", "machines", "rng", "shape", "skew", "started", "troubled", "up", "uplink",
     )  # fmt: skip
 
     def __init__(self, number: int, epoch: int, skew: float, build: Build, started: Started | None) -> None:
@@ -314,7 +314,7 @@ class SimNode:
         self.changes = 0  # of `links`
         self.troubled = False  # whether any of `links` may be
         self.busy_until = 0
-        self._uplink: Uplink | None = None
+        self.uplink: Uplink | None = None  # until `ensure_uplink` makes it
 
     def relinked(self) -> None:
         """A link came or went."""
@@ -325,11 +325,11 @@ class SimNode:
     def look_over(self) -> None:
         self.troubled = any(half.trouble is not None for half in self.links.values())
 
-    @property
-    def uplink(self) -> Uplink:
-        if self._uplink is None:
-            self._uplink = Uplink()
-        return self._uplink
+    def ensure_uplink(self) -> Uplink:
+        """Return the uplink, made at its first use."""
+        if self.uplink is None:
+            self.uplink = Uplink()
+        return self.uplink
 
 
 def _no_trace(

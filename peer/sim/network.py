@@ -236,7 +236,7 @@ class Network:
         if cost == 0:
             self._carry(node, half, port, msg)
             return
-        line = (node._uplink or node.uplink).line
+        line = (node.uplink or node.ensure_uplink()).line
         while line and line[0][0] < now:
             left = line.popleft()
             left[1].queued -= left[3]
@@ -262,9 +262,9 @@ class Network:
 
     def look(self, node: SimNode, until: int | None = None) -> None:
         """Forget of a line what has left before this moment, or another."""
-        if node._uplink is None:
+        if node.uplink is None:
             return
-        line, until = node._uplink.line, self.sim.now if until is None else until
+        line, until = node.uplink.line, self.sim.now if until is None else until
         while line and line[0][0] < until:
             left = line.popleft()
             left[1].queued -= left[3]
@@ -280,17 +280,17 @@ class Network:
         if not half.queued:
             self.sim.links.send_close(node, half, reason)
             return
-        node.uplink.closing[half] = reason
+        node.ensure_uplink().closing[half] = reason
         if self.in_order and not node.heedful:
-            last = next(leaves for leaves, other, *_ in reversed(node.uplink.line) if other is half)
+            last = next(leaves for leaves, other, *_ in reversed(node.ensure_uplink().line) if other is half)
             self.calendar.add((last, None, self._left, (node, half)))
 
     def strand(self, node: SimNode, half: Half | None = None) -> None:
         """What waits for this half, or for any of a node that crashed, never leaves; its turn passes all the same."""
         self.look(node)
-        if node._uplink is None:
+        if node.uplink is None:
             return
-        for _, other, port, _, entry in list(node._uplink.line):
+        for _, other, port, _, entry in list(node.uplink.line):
             if (half is None or other is half) and entry[0] > self.sim.now and self.calendar.remove(entry):
                 self.sim.links.dropped(node, other.target.id, port, entry[3], "no link")
 
@@ -303,7 +303,7 @@ class Network:
             return
         if not self._admits(node, half, port, msg, size):
             return
-        uplink, queued = node.uplink, (half, port, msg, size, cost)
+        uplink, queued = node.ensure_uplink(), (half, port, msg, size, cost)
         half.queued += size
         uplink.waiting += 1
         if uplink.leaving is not None:
@@ -339,7 +339,7 @@ class Network:
             self._emptied(node, half)
 
     def _emptied(self, node: SimNode, half: Half) -> None:
-        reason = node.uplink.closing.pop(half, None)
+        reason = node.ensure_uplink().closing.pop(half, None)
         if reason is not None:
             self.sim.links.send_close(node, half, reason)
         elif node.up:

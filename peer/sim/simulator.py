@@ -129,10 +129,10 @@ class Simulator:
     def _crash_uplink(self, node: SimNode) -> None:
         """A crash flushes nothing: links that were closing after their data are found out like the others."""
         self.network.strand(node)
-        if node._uplink is not None:
-            for half in node._uplink.closing:
+        if node.uplink is not None:
+            for half in node.uplink.closing:
                 self.at(self.now + self.detection, self.links.lost, half.target, half.twin, "timeout")
-            node._uplink.closing.clear()
+            node.uplink.closing.clear()
 
     def leave(self, number: int) -> None:
         """In good order: machines stop, and links close after what they sent."""

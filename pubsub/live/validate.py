@@ -45,7 +45,7 @@ class Validator:
         """`answer` is called once, now or later."""
         try:
             found = self._judge(message)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the judge is the program's; its failure is logged
             answer(self._failed(message, error))
             return
         if not isawaitable(found):
@@ -62,7 +62,7 @@ class Validator:
     async def _await(self, found: Awaitable[Verdict | bool], message: Message, answer: Answer) -> None:
         try:
             verdict = self._verdict(message, await found)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - as above
             verdict = self._failed(message, error)
         finally:
             self._room += 1

@@ -22,7 +22,7 @@ from libweft import __version__
 from libweft.peer.errors import UsageError, WeftError
 from libweft.pubsub.live.cli import add_commands
 
-Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001 - argparse has no public name for this type
 
 
 class BenchCommand(NamedTuple):

@@ -14,7 +14,8 @@ import pytest
 
 from libweft.__main__ import main
 from libweft.bench.cli import show
-from libweft.bench.runs.scenario import Scenario, command
+from libweft.bench.runs.replay import command
+from libweft.bench.runs.scenario import Scenario
 from libweft.peer.errors import PeerError, UsageError
 from libweft.peer.sim import faults, latency
 

@@ -7,8 +7,9 @@ from collections import Counter
 import pytest
 
 from libweft.bench.runs.history import Event, Recorder
+from libweft.bench.runs.reading import validate
 from libweft.bench.runs.run import run
-from libweft.bench.runs.scenario import Scenario, Workload, validate
+from libweft.bench.runs.scenario import Scenario, Workload
 from libweft.peer.errors import UsageError
 from libweft.peer.machine import MS, SECOND, MessageId, Peer
 from libweft.peer.sim.latency import Constant

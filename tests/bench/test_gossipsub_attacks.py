@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from libweft.bench.papers.gossipsub_attacks import DAWN, MESSAGES, NODES, QUICK, ROUTERS, attacks, scenario
-from libweft.bench.runs import scenario as scenarios
+from libweft.bench.runs import reading
+from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import build
 from libweft.bench.runs.sybils import Siege
 from libweft.bench.runs.workload import Workload
@@ -19,7 +20,7 @@ HONEST = 12
 def begun(*, dawn: bool) -> Simulator:
     """A run of the quick figure, made smaller, in which nothing has happened yet."""
     chosen = scenario(HONEST, 1, attacks(HONEST, 1)["attack at dawn"], "hardened", quick=True, dawn=dawn)
-    note_replay(scenarios.command(chosen))
+    note_replay(command(chosen))
     sim = build(chosen, None)
     workload = Workload(chosen, stacks.find(chosen.stack, chosen.overlay, chosen.router), sim)
     workload.start(workload.stack.introduce(HONEST, sim.stream("overlay")))
@@ -58,4 +59,4 @@ def test_the_table_has_the_attacks_of_the_evaluation_and_each_is_a_scenario() ->
     assert table["attack at dawn"] == table["cold boot"]  # only the honest nodes are late
     for name, attack in table.items():
         for router in ROUTERS:
-            scenarios.validate(scenario(NODES, 1, attack, router, quick=False, dawn=name == "attack at dawn"))
+            reading.validate(scenario(NODES, 1, attack, router, quick=False, dawn=name == "attack at dawn"))

@@ -22,7 +22,8 @@ from libweft.bench.papers import (
 )
 from libweft.bench.papers import hyparview_setting as setting
 from libweft.bench.papers.figure import Lab, Row
-from libweft.bench.runs.scenario import Scenario, validate
+from libweft.bench.runs.reading import validate
+from libweft.bench.runs.scenario import Scenario
 from libweft.peer.sim.faults import Crash, MassCrash
 
 NAMES = [name for name in FIGURES if name.startswith(("hyparview", "plumtree"))]

@@ -411,7 +411,7 @@ def test_lines_of_a_command_stay_lines() -> None:
 
 
 def test_hostile_text_stays_inside_the_data_of_the_picture() -> None:
-    text = page(poisoned(HOSTILE), HOSTILE).by_id("spread-data").text
+    text = page(poisoned(HOSTILE), HOSTILE).by_id("player-data").text
     assert not set("<>&") & set(text)
     assert json.loads(text)[0]["topic"] == json.loads(text)[0]["label"] == HOSTILE
 

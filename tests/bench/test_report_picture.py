@@ -24,7 +24,7 @@ def page(analysis: dict[str, Any]) -> Element:
 
 
 def played(analysis: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(page(analysis).by_id("spread-data").text)
+    found: list[dict[str, Any]] = json.loads(page(analysis).by_id("player-data").text)
     return found
 
 
@@ -145,14 +145,14 @@ def test_more_runs_than_panels_are_picked_by_name() -> None:
 
 def test_the_player_is_shown_by_its_script_alone() -> None:
     tree = page(pictured())
-    assert "hidden" in tree.by_id("spread").attributes
+    assert "hidden" in tree.by_id("player").attributes
     assert "this browser runs none" in tree.one("p", "without").text
     assert tree.one("input")["type"] == "range"
 
 
 def test_without_pictures_there_is_no_player_and_no_script_for_it() -> None:
     text = render(sample(2), title="x")
-    assert "spread" not in text.partition("<body>")[2] and 'href="#message"' not in text
+    assert "player" not in text.partition("<body>")[2] and 'href="#message"' not in text
 
 
 def test_what_is_left_out_is_said() -> None:

@@ -25,8 +25,10 @@ from libweft.__main__ import main
 from libweft.bench import papers
 from libweft.bench.papers import Listed, figure, find, flood_percolation, group_by_paper, is_pattern, list_figures
 from libweft.bench.papers.figure import Figure, Lab, ReproduceError, Row, measured, number, reproduce
+from libweft.bench.runs.reading import validate
+from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import run
-from libweft.bench.runs.scenario import Scenario, Workload, command, validate
+from libweft.bench.runs.scenario import Scenario, Workload
 from libweft.bench.sweep.confidence import student
 from libweft.overlays import graphs
 from libweft.peer.errors import UsageError, WeftError

@@ -8,22 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libweft.bench.runs.scenario import (
-    Churn,
-    Network,
-    Scenario,
-    TraceSettings,
-    Workload,
-    assignment,
-    command,
-    head_count,
-    load,
-    merge,
-    to_dict,
-    to_toml,
-    validate,
-    value_of,
-)
+from libweft.bench.runs.reading import assignment, load, merge, validate
+from libweft.bench.runs.replay import command, to_toml
+from libweft.bench.runs.run import run
+from libweft.bench.runs.scenario import Churn, Network, Scenario, TraceSettings, Workload, head_count, to_dict
+from libweft.bench.runs.toml_values import value_of
 from libweft.peer.errors import UsageError
 from libweft.peer.sim import faults, latency
 from libweft.peer.trace.kinds import KINDS
@@ -114,6 +103,12 @@ def test_a_wrong_key_or_value_is_named_with_what_is_allowed(tmp_path: Path, text
     line = refusal(tmp_path, text)
     assert line.startswith(key)
     assert says in line
+
+
+def test_a_single_name_becomes_the_full_name_of_its_usual_stack(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text("stack = 'plumtree'")
+    assert load(tmp_path / "s.toml").stack == validate(Scenario(stack="plumtree")).stack == "hyparview/plumtree"
+    assert run(Scenario(stack="plumtree", nodes=4, workload=Workload(messages=1)))["stack"] == "hyparview/plumtree"
 
 
 def test_the_stack_and_its_options_are_checked(tmp_path: Path) -> None:
@@ -299,6 +294,7 @@ def any_stack() -> Any:
     """Text must survive whatever it says, so here every name is a stack and every option is known."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stacks, "check", lambda *_: None)
+        patch.setattr(stacks, "full_name", lambda name: name)
         yield
 
 

@@ -19,11 +19,13 @@ import pytest
 from pyarrow import parquet
 
 from libweft.__main__ import main
-from libweft.bench.runs.scenario import Scenario, command
+from libweft.bench.cli import sweep as sweep_command
+from libweft.bench.runs.replay import command
+from libweft.bench.runs.scenario import Scenario
 from libweft.bench.sweep import execution as sweep
 from libweft.bench.sweep import run_cache as keeping
 from libweft.bench.sweep.plan import Plan, plan_of
-from libweft.bench.sweep.run_cache import Kept, key_of
+from libweft.bench.sweep.run_cache import RunCache, key_of
 
 ROOT = Path(__file__).parents[2]
 PLAN = plan_of({"seeds": 3, "grid": {"nodes": [10, 20]}}, "s.toml")
@@ -55,7 +57,7 @@ class World:
             yield threads
 
     def sweep(self, plan: Plan, keep: Path, **settings: Any) -> dict[str, Any]:
-        return sweep.sweep(plan, self.pool, Kept(keep), **settings)
+        return sweep.sweep(plan, self.pool, RunCache(keep), **settings)
 
 
 @pytest.fixture
@@ -104,14 +106,14 @@ def test_what_is_done_is_not_run_again_and_no_worker_starts_for_it(world: World,
     again = world.sweep(PLAN, tmp_path)
     assert world.runs == [] and world.opened == 1
     assert again == {**first, "simulated": 0, "known_before": 6, "pool": None}
-    assert sweep.last_line(again) == "0 runs made, 6 known before"
+    assert sweep_command.last_line(again) == "0 runs made, 6 known before"
 
 
 def test_a_sweep_tells_how_well_it_used_the_cores(world: World, tmp_path: Path) -> None:
     pool = world.sweep(PLAN, tmp_path)["pool"]
     assert pool["concurrency"] == pytest.approx(pool["cpu_s"] / pool["wall_s"]) and pool["start_s"] >= 0.0
     told = {"start_s": 7.06, "wall_s": 50.0, "cpu_s": 95.0, "concurrency": 1.9}
-    line = sweep.last_line({"simulated": 1_200, "known_before": 4, "pool": told})
+    line = sweep_command.last_line({"simulated": 1_200, "known_before": 4, "pool": told})
     assert line == "1,200 runs made, 4 known before; 50.0 s after 7.1 s of start, 95.0 CPU seconds: 1.90 at a time"
 
 
@@ -165,7 +167,7 @@ from pathlib import Path
 from threading import Event
 from types import ModuleType
 from libweft.bench.sweep import execution as sweep, plan as sweep_plan
-from libweft.bench.sweep.run_cache import Kept
+from libweft.bench.sweep.run_cache import RunCache
 
 def run(scenario):
     if scenario.seed == 3 and kept.wait(60):
@@ -181,7 +183,7 @@ module = ModuleType("libweft.bench.runs.run")
 module.run = run
 sys.modules["libweft.bench.runs.run"] = module
 plan = sweep_plan.plan_of({"seeds": 3, "grid": {"nodes": [10, 20]}}, "s.toml")
-sweep.sweep(plan, lambda: ThreadPoolExecutor(1), Kept(Path(sys.argv[1])), progress=progress)
+sweep.sweep(plan, lambda: ThreadPoolExecutor(1), RunCache(Path(sys.argv[1])), progress=progress)
 """
 
 
@@ -200,7 +202,7 @@ def test_a_poisoned_set_fails_alone_and_is_named_with_its_replay(world: World, t
         *(("nodes=20", 2, "ZeroDivisionError: by"), ("nodes=20", 3, "ZeroDivisionError: by"))
     ]
     assert result["failures"][0]["replay"] == command(PLAN.runs[3].scenario)
-    assert [row["failed"] for row in sweep.table(result)] == [0, 2]
+    assert [row["failed"] for row in sweep_command.table(result)] == [0, 2]
 
 
 def test_a_failed_run_is_tried_again(world: World, tmp_path: Path) -> None:
@@ -241,7 +243,7 @@ def test_half_a_trace_does_not_count(world: World, tmp_path: Path) -> None:
 
 
 def test_the_table_shows_means_and_intervals(world: World, tmp_path: Path) -> None:
-    row = sweep.table(world.sweep(PLAN, tmp_path))[0]
+    row = sweep_command.table(world.sweep(PLAN, tmp_path))[0]
     assert row["nodes"] == "10" and row["runs"] == 3 and "failed" not in row
     assert row["reliability"] == "0.2 ± 0.25" and row["latency_ms_mean"] == "5 ± 0" and row["rmr"] is None
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libweft.bench.runs.scenario import Scenario, Workload, to_toml
+from libweft.bench.runs.replay import to_toml
+from libweft.bench.runs.scenario import Scenario, Workload
 from libweft.bench.sweep import plan as sweep_plan
 from libweft.bench.sweep.plan import Plan, plan_of
 from libweft.peer.errors import UsageError

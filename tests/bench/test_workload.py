@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from libweft.bench.runs import scenario as scenarios
+from libweft.bench.runs import reading
 from libweft.bench.runs.attacks import Silent
+from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import build
 from libweft.bench.runs.scenario import Churn, Scenario
 from libweft.bench.runs.scenario import Workload as Work
@@ -68,8 +69,8 @@ def play(until: float = 0.0, **keys: Any) -> Played:
     """Run a scenario on a ring, until a second after its last publication at least."""
     keys = {"nodes": 20, "overlay": {"graph": "ring"}, "latency": Constant(ms=5.0), "warmup": 1.0, **keys}
     scenario = Scenario(**keys)
-    scenarios.validate(scenario)
-    note_replay(scenarios.command(scenario))
+    reading.validate(scenario)
+    note_replay(command(scenario))
     rows = Rows()
     tracer = Tracer(observer=rows)
     sim = build(scenario, tracer)

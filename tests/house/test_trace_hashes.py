@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import run
-from libweft.bench.runs.scenario import Churn, Scenario, Workload, command
+from libweft.bench.runs.scenario import Churn, Scenario, Workload
 from libweft.peer.sim.faults import Loss
 from libweft.pubsub import stacks
 from tests.conftest import note_replay

@@ -274,7 +274,7 @@ async def foreign(language: str, *arguments: str) -> AsyncIterator[Foreign]:
         try:
             await node._start()
             yield node
-        except Exception as error:  # raised below: leaving the nursery it would be wrapped in a group
+        except Exception as error:  # noqa: BLE001 - raised below: leaving the nursery it would be wrapped in a group
             failure = error
         finally:
             nursery.cancel_scope.cancel()

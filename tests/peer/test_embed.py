@@ -305,7 +305,7 @@ def test_a_crash_nobody_called_into_comes_out_at_exit() -> None:
     async def main() -> None:
         with pytest.raises(MachineError):
             async with in_asyncio(a_crashing_stack) as guest:
-                while not guest._over.done():
+                while not guest._run.over.done():
                     await asyncio.sleep(0.001)
 
     on_asyncio(main())

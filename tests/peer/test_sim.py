@@ -17,8 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import run
-from libweft.bench.runs.scenario import Churn, Network, Scenario, Workload, command
+from libweft.bench.runs.scenario import Churn, Network, Scenario, Workload
 from libweft.peer.errors import PeerError, UsageError
 from libweft.peer.machine import (
     MS,

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
-from libweft.bench.runs import scenario as scenarios
+from libweft.bench.runs import reading
+from libweft.bench.runs.app import router_of
+from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import build
 from libweft.bench.runs.scenario import Churn, Network, Scenario
 from libweft.bench.runs.scenario import Workload as Work
-from libweft.bench.runs.workload import Workload, router_of
+from libweft.bench.runs.workload import Workload
 from libweft.overlays import graphs
 from libweft.peer.machine import SECOND, Lane, MessageId, Peer
 from libweft.peer.sim import faults
@@ -121,8 +123,8 @@ class Played(NamedTuple):
 
 
 def play(scenario: Scenario) -> Played:
-    scenarios.validate(scenario)
-    note_replay(scenarios.command(scenario))
+    reading.validate(scenario)
+    note_replay(command(scenario))
     rows = Rows()
     tracer = Tracer(observer=rows)
     sim = build(scenario, tracer)

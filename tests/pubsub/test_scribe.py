@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from libweft.bench.runs.history import Recorder, fifo, integrity, tell
+from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import run
-from libweft.bench.runs.scenario import Churn, Scenario, Workload, command
+from libweft.bench.runs.scenario import Churn, Scenario, Workload
 from libweft.overlays.description import Options
 from libweft.overlays.overlay import Overlay
 from libweft.overlays.static import Static

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from libweft.bench.runs.workload import Listener
+from libweft.bench.runs.app import Listener
 from libweft.overlays import graphs
 from libweft.overlays.static import Static
 from libweft.peer.errors import UsageError

@@ -14,8 +14,9 @@ from typing import Literal, NamedTuple
 from msgspec.structs import replace
 
 from libweft.bench.runs.history import Recorder
+from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import run
-from libweft.bench.runs.scenario import Churn, Network, Scenario, Workload, command
+from libweft.bench.runs.scenario import Churn, Network, Scenario, Workload
 from libweft.peer.machine import SECOND, MessageId, Peer
 from libweft.peer.sim.faults import AnyFault, Crash, Partition
 from libweft.peer.sim.latency import VCubePS

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from libweft.bench.runs.history import Recorder, Story, Violation, causal, complete, fifo, integrity, tell
+from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import run
-from libweft.bench.runs.scenario import Churn, Scenario, Workload, command
+from libweft.bench.runs.scenario import Churn, Scenario, Workload
 from libweft.peer.machine import MessageId, Peer
 from libweft.peer.sim.faults import AnyFault, Duplicate, Loss, Reorder, Restart
 from libweft.peer.trace.kinds import PUBLISH, REJECT

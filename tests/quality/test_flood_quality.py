@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from libweft.bench.runs import scenario as scenarios
+from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import build, run
 from libweft.bench.runs.scenario import Network, Scenario
 from libweft.bench.runs.scenario import Workload as Work
@@ -61,7 +61,7 @@ class Spreads:
 
 def spreads(scenario: Scenario) -> list[Spread]:
     """Run it, and answer with its messages in order of publication."""
-    note_replay(scenarios.command(scenario))
+    note_replay(command(scenario))
     seen = Spreads()
     sim = build(scenario, Tracer(level="none", observer=seen))
     workload = Workload(scenario, stacks.find(scenario.stack, scenario.overlay, scenario.router), sim)
@@ -98,7 +98,7 @@ def test_without_jitter_hops_are_breadth_first_distances_and_latency_is_hops_tim
 def test_flood_over_a_5_regular_graph_costs_each_link_but_the_tree_s_twice(nodes: int) -> None:
     """The publisher sends 5 copies and every other node 4: m = 5 + 4 (n - 1), so RMR = 3 + 5 / (n - 1)."""
     scenario = Scenario(nodes=nodes, workload=Work(messages=5))
-    note_replay(scenarios.command(scenario))
+    note_replay(command(scenario))
     figures = run(scenario)
     copies = DEGREE + (DEGREE - 1) * (nodes - 1)
     assert figures["reliability"] == figures["reliability_min"] == 1.0
@@ -239,5 +239,5 @@ def test_above_three_quarters_there_is_no_giant_component() -> None:
     assert survival(0.8) == pytest.approx(0, abs=1e-6)
     fault, network = MassCrash(at=1.0, share=0.8), Network(detection=60.0)
     scenario = Scenario(nodes=1_000, warmup=1.0, network=network, workload=Work(messages=20), faults=(fault,))
-    note_replay(scenarios.command(scenario))
+    note_replay(command(scenario))
     assert run(scenario)["reliability"] < 0.1

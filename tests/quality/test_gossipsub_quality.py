@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from libweft.bench.runs.attacks import AnyAttack, Silent
+from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import run
-from libweft.bench.runs.scenario import Scenario, TraceSettings, Workload, command
+from libweft.bench.runs.scenario import Scenario, TraceSettings, Workload
 from libweft.peer.machine import SECOND
 from libweft.peer.sim.faults import Loss, MassCrash
 from libweft.peer.sim.simulator import Simulator, stream

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from libweft.bench.runs import scenario as scenarios
+from libweft.bench.runs import reading
 from libweft.bench.runs.attacks import AnyAttack, GraftSpam, IHaveFlood, InvalidSpam, Silent
+from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import build
 from libweft.bench.runs.scenario import Options, Scenario, Workload
 from libweft.bench.runs.sybils import Siege
@@ -121,8 +122,8 @@ def harm(
         workload=Workload(messages=round((until - 4) * 5), rate=5.0),
         attacks=(attack,),
     )
-    scenarios.validate(chosen)
-    note_replay(scenarios.command(chosen))
+    reading.validate(chosen)
+    note_replay(command(chosen))
     seen = Harm(round(since * SECOND))
     sim = build(chosen, Tracer(observer=seen, hashed=False))
     nodes = Nodes(chosen, stacks.find(chosen.stack, chosen.overlay, chosen.router), sim)

@@ -16,8 +16,9 @@ import pytest
 from msgspec.structs import replace
 
 from libweft.bench.perf.lookups import MINUTE, PATHS, Field, summary
+from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import run
-from libweft.bench.runs.scenario import Churn, Scenario, TraceSettings, Workload, command
+from libweft.bench.runs.scenario import Churn, Scenario, TraceSettings, Workload
 from libweft.overlays.kademlia.config import KademliaConfig
 from libweft.overlays.kademlia.space import place_of, place_of_key
 from libweft.peer.machine import SECOND

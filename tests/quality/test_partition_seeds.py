@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import pyarrow.parquet
 import pytest
 
+from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import run
-from libweft.bench.runs.scenario import Network, Scenario, TraceSettings, Workload, command
+from libweft.bench.runs.scenario import Network, Scenario, TraceSettings, Workload
 from libweft.peer.machine import SECOND
 from libweft.peer.sim.faults import AnyFault, Duplicate, Loss, MassCrash, Partition, Reorder
 from tests.conftest import note_replay

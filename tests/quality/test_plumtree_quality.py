@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from libweft.bench.runs.app import Listener
+from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import run as run_scenario
-from libweft.bench.runs.scenario import Scenario, Workload, command
-from libweft.bench.runs.workload import Listener
+from libweft.bench.runs.scenario import Scenario, Workload
 from libweft.overlays import graphs
 from libweft.overlays.hyparview.machine import HyParView
 from libweft.overlays.overlay import Overlay

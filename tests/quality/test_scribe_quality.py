@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import run
-from libweft.bench.runs.scenario import Churn, Scenario, Workload, command
+from libweft.bench.runs.scenario import Churn, Scenario, Workload
 from libweft.peer.sim.faults import Crash, Loss, MassCrash
 from tests.conftest import note_replay
 

@@ -15,8 +15,9 @@ import msgspec
 import pyarrow.parquet
 import pytest
 
+from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import run
-from libweft.bench.runs.scenario import Scenario, TraceSettings, Workload, command
+from libweft.bench.runs.scenario import Scenario, TraceSettings, Workload
 from libweft.overlays.hyparview.config import HyParViewConfig
 from libweft.peer.sim.faults import AnyFault, Crash, Duplicate, Loss, Partition, Reorder
 from tests.conftest import note_replay

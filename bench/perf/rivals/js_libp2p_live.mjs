@@ -2,7 +2,7 @@
 //
 //     node --input-type=module --eval "$(cat js_libp2p_live.mjs)" PLAN
 //
-// where node_modules is. The plan is that of bench/live_side.py, and so are the parts, the counting and the answer.
+// where node_modules is. The plan is that of bench/perf/live_side.py, and so are the parts, the counting and the answer.
 //
 // Noise, Yamux, Ed25519, StrictSign, and GossipSub as it comes: /meshsub/1.2.0, the usual degrees (6, 4, 12), flood publishing,
 // a heartbeat a second. Links are those of the plan's graph. Its queues have no bounds that a burst would reach. But the

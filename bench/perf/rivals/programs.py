@@ -1,6 +1,6 @@
-"""The rivals that benches measure weft beside: where they are installed, and the words that start their programs.
+"""The programs of rivals that benches measure weft beside: where they are installed, and the command lines that start them.
 
-A program of `bench/rivals` runs with none of weft. The libraries are installed on first use by `tests/interop/foreign.py`, in the
+A program in this folder runs with none of weft. The libraries are installed on first use by `tests/interop/foreign.py`, in the
 versions and the place that the interop tests have; so only a source tree has rivals. Where one cannot be installed,
 `about` says why, and the bench goes on without it.
 """

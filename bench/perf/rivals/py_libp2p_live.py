@@ -1,7 +1,8 @@
 """py-libp2p's GossipSub in `weft bench live`: all nodes in this process; run by a Python that has it and none of weft.
 
-    python py_libp2p_live.py PLAN        the plan is that of bench/perf/live_side.py, and so are the parts, the counting and the
-    answer
+    python py_libp2p_live.py PLAN
+
+The plan is that of bench/perf/live_side.py, and so are the parts, the counting and the answer.
 
 Noise, Yamux, Ed25519, strict signing, `/meshsub/1.1.0`, the usual degrees (6, 4, 12) and a heartbeat a second. Links are those of
 the plan's graph. As it comes, a burst is lost: ten messages a second and topic are let through, 32 may wait for a peer and 32

@@ -30,10 +30,10 @@ from typing import Any
 
 import trio
 
-from libweft.bench.cli.show import Report as Tell
 from libweft.bench.perf.swarm.live import START_S, Load, Outcome, Swarm, running, within
 from libweft.bench.perf.swarm.plan import QUICK, SETTLE_S, Judgement, Plan, SwarmConfig, Told, draw, judge, pairs, percentile
 from libweft.bench.perf.swarm.twin import Twin
+from libweft.bench.progress import Progress
 from libweft.peer.errors import UsageError, WeftError
 
 AGAIN_S = 1.0  # when all has come, what comes too often has so long to show
@@ -52,7 +52,7 @@ def configured(quick: bool, asked: Mapping[str, Any]) -> SwarmConfig:
     return replace(QUICK if quick else SwarmConfig(), **known)
 
 
-def bench_swarm(config: SwarmConfig, *, progress: Tell | None = None) -> dict[str, Any]:
+def bench_swarm(config: SwarmConfig, *, progress: Progress | None = None) -> dict[str, Any]:
     """The figures; `problems` says what was not as it must be, and `logs` where to look. WeftError when a swarm cannot run."""
     plan = draw(config)
     if not plan.surviving:
@@ -61,7 +61,7 @@ def bench_swarm(config: SwarmConfig, *, progress: Tell | None = None) -> dict[st
         return _logged(plan, progress or (lambda share, word: None))
 
 
-def _logged(plan: Plan, tell: Tell) -> dict[str, Any]:
+def _logged(plan: Plan, tell: Progress) -> dict[str, Any]:
     folder, kept = Path(tempfile.mkdtemp(prefix="weft-swarm-")), False
     try:
         result = _both(plan, folder, tell)
@@ -85,7 +85,7 @@ def _sigterm_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _both(plan: Plan, folder: Path, tell: Tell) -> dict[str, Any]:
+def _both(plan: Plan, folder: Path, tell: Progress) -> dict[str, Any]:
     outcome, rates, logs = trio.run(_live, plan, folder, tell)
     tell(0.9, "the simulator")
     began = time.process_time()
@@ -99,7 +99,7 @@ def _both(plan: Plan, folder: Path, tell: Tell) -> dict[str, Any]:
     return {**_about(plan), **live, "simulator": simulator, "ramp": rates, "problems": problems, "logs": logs}
 
 
-async def _live(plan: Plan, folder: Path, tell: Tell) -> tuple[Outcome, dict[str, Any] | None, list[str]]:
+async def _live(plan: Plan, folder: Path, tell: Progress) -> tuple[Outcome, dict[str, Any] | None, list[str]]:
     """What came of the kills and joins, the ramp, and the logs of those that something was wrong with."""
     tell(0.0, f"{plan.config.peers} peers")
     async with running(plan, folder) as swarm:
@@ -109,7 +109,7 @@ async def _live(plan: Plan, folder: Path, tell: Tell) -> tuple[Outcome, dict[str
     return outcome, rates, logs
 
 
-async def kills_and_joins(swarm: Swarm, tell: Tell) -> Outcome:
+async def kills_and_joins(swarm: Swarm, tell: Progress) -> Outcome:
     plan, config = swarm.plan, swarm.plan.config
     began = await swarm.begin(Load(plan.senders, config.rate, config.seconds))
     with within(config.seconds + START_S, "the senders to send all, and for the kills and joins"):
@@ -123,7 +123,7 @@ async def kills_and_joins(swarm: Swarm, tell: Tell) -> Outcome:
     return await swarm.outcome(plan.due(), plan.throughout)
 
 
-async def _tell_on(tell: Tell, began: float, seconds: float) -> None:
+async def _tell_on(tell: Progress, began: float, seconds: float) -> None:
     while (passed := time.monotonic() - began) < seconds:
         tell(0.1 + 0.6 * max(0.0, passed) / seconds, "kills and joins")
         await trio.sleep(min(1.0, seconds - passed))

@@ -1,7 +1,7 @@
-"""What a swarm's parent and its processes say to each other: one JSON object a line, commands one way, answers the other.
+"""Messages between the parent of a swarm and its processes: a JSON object per line, commands one way, answers the other.
 
-A process says Ready first. Each command is answered by one line, in order, which repeats its number: who waits for an answer no
-longer has to hear it all the same. A `Sent` comes by itself.
+A process sends Ready first. It answers each command by one line, in order, which repeats the number of the command, so that the
+parent can skip an answer that it has stopped waiting for. A `Sent` comes without a command.
 """
 
 from __future__ import annotations

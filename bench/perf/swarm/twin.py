@@ -8,7 +8,7 @@ codec; they are not signed, as nothing is in the simulator. Messages begin when 
 from __future__ import annotations
 
 from libweft.bench.perf.swarm.plan import SETTLE_S, TOPIC, Plan, Tally, Told, payload, united
-from libweft.bench.runs.workload import Listener, router_of
+from libweft.bench.runs.app import Listener, router_of
 from libweft.overlays.description import Contacts
 from libweft.peer.errors import WeftError
 from libweft.peer.machine import MS, SECOND

@@ -18,8 +18,9 @@ from pyspark.sql import SparkSession
 from libweft.__main__ import main
 from libweft.bench.cli import demo
 from libweft.bench.runs import run as run_module
+from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import run
-from libweft.bench.runs.scenario import Churn, Network, Scenario, TraceSettings, Workload, command
+from libweft.bench.runs.scenario import Churn, Network, Scenario, TraceSettings, Workload
 from libweft.bench.spark.analysis import analyze
 from libweft.bench.spark.generate import Generator
 from libweft.peer.machine import SECOND

@@ -18,13 +18,14 @@ import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
+from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import run
-from libweft.bench.runs.scenario import Scenario, Workload, command
+from libweft.bench.runs.scenario import Scenario, Workload
 from libweft.bench.spark.analysis import analyze
 from libweft.bench.spark.tasks import SparkExecutor
 from libweft.bench.sweep.execution import sweep
 from libweft.bench.sweep.plan import plan_of
-from libweft.bench.sweep.run_cache import Kept
+from libweft.bench.sweep.run_cache import RunCache
 from libweft.peer.sim.faults import MassCrash
 from tests.bench.spark.cluster import ROOT, Cluster, standalone
 from tests.conftest import note_replay
@@ -92,7 +93,7 @@ def test_an_analysis_through_spark_connect_tells_what_the_embedded_one_does(
 
 def test_a_sweep_on_workers_tells_what_the_embedded_one_does(cluster: Cluster, spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(PLAN)
-    here = sweep(plan_of(tomllib.loads(PLAN), "s.toml"), partial(SparkExecutor, spark), Kept(tmp_path / "here"))
+    here = sweep(plan_of(tomllib.loads(PLAN), "s.toml"), partial(SparkExecutor, spark), RunCache(tmp_path / "here"))
     words = ("sweep", str(tmp_path / "s.toml"), "--keep", str(tmp_path / "there"), "--master", cluster.master, "--memory", "512m")
     there = weft(cluster, *words)
     assert _of_no_machine(there["runs"]) == _of_no_machine(here["runs"]) and len(there["runs"]) == 6

@@ -16,12 +16,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from libweft.bench.papers.figure import Lab
+from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import run
-from libweft.bench.runs.scenario import Scenario, Workload, command
+from libweft.bench.runs.scenario import Scenario, Workload
 from libweft.bench.spark.tasks import Pool, SparkExecutor
 from libweft.bench.sweep.execution import sweep
 from libweft.bench.sweep.plan import plan_of
-from libweft.bench.sweep.run_cache import Kept
+from libweft.bench.sweep.run_cache import RunCache
 from libweft.peer.errors import WeftError
 from tests.conftest import note_replay
 
@@ -87,7 +88,7 @@ def test_two_cores_have_two_calls_at_a_time(spark: SparkSession, tmp_path: Path)
 def test_a_sweep_measures_what_runs_here_do_and_a_poisoned_set_fails_alone(spark: SparkSession, tmp_path: Path) -> None:
     pool = partial(SparkExecutor, spark)
     plan = plan_of(tomllib.loads(POISONED), "s.toml")
-    result = sweep(plan, pool, Kept(tmp_path / "keep"), traces=tmp_path / "traces")
+    result = sweep(plan, pool, RunCache(tmp_path / "keep"), traces=tmp_path / "traces")
     assert [(point["settings"]["variant"], point["runs"], point["failed"]) for point in result["points"]] == [
         *(("plain", 2, 0), ("plain", 2, 0), ("poison", 0, 2), ("poison", 0, 2))
     ]
@@ -101,7 +102,7 @@ def test_a_sweep_measures_what_runs_here_do_and_a_poisoned_set_fails_alone(spark
         assert found["latency_ms_p99"] == here["latency_ms"]["p99"]
         manifest = json.loads((Path(found["trace"]) / "manifest.json").read_text())
         assert manifest["scenario"]["seed"] == found["seed"]
-    again = sweep(plan, pool, Kept(tmp_path / "keep"), traces=tmp_path / "traces")
+    again = sweep(plan, pool, RunCache(tmp_path / "keep"), traces=tmp_path / "traces")
     assert again["known_before"] == 4 and again["points"] == result["points"]
 
 
@@ -151,7 +152,7 @@ def test_a_sweep_whose_driver_is_killed_is_ended_by_repeating_it_and_tells_what_
     assert {name: (keep / name).read_bytes() for name in before} == before
 
     plan = plan_of(tomllib.loads(LONGER), "s.toml")
-    whole = sweep(plan, partial(SparkExecutor, spark), Kept(tmp_path / "keep-2"), traces=tmp_path / "traces-2")
+    whole = sweep(plan, partial(SparkExecutor, spark), RunCache(tmp_path / "keep-2"), traces=tmp_path / "traces-2")
     of_machine = ("cpu_s", "trace")
     for mine, other in zip(resumed["runs"], whole["runs"], strict=True):
         assert {**mine, **dict.fromkeys(of_machine)} == {**other, **dict.fromkeys(of_machine)}

@@ -206,7 +206,7 @@ class Node:
                 if name == "quit":
                     return
                 await self.commands[name](**command)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the test that sent the command is told
                 traceback.print_exc()
                 say("error", do=name, text=repr(error))
 

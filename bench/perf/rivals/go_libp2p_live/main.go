@@ -2,7 +2,7 @@
 //
 //	go_libp2p_live PLAN
 //
-// The plan is that of bench/live_side.py, and so are the parts, the counting and the answer.
+// The plan is that of bench/perf/live_side.py, and so are the parts, the counting and the answer.
 //
 // Noise, Yamux, Ed25519, StrictSign, and GossipSub as it comes: /meshsub/1.3.0, no flood publishing, no scores, a heartbeat a
 // second. Links are those of the plan's graph. The queues are as good as unbounded: as it comes, 32 messages may wait for a peer, for

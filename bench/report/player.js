@@ -2,11 +2,11 @@
 // Plays one message of each run: all by one clock, a canvas each. The data stands in the page; nothing is fetched.
 "use strict";
 (() => {
-  const box = document.getElementById("spread");
+  const box = document.getElementById("player");
   if (!box) return;
   const SIZE = 1000, LINGER = 0.05, STAY = 1200, CHUNK = 100, FIRST = 0, AGAIN = 1, LAZY = 2;
   const KIND = { f: FIRST, a: AGAIN, g: LAZY, p: LAZY, l: LAZY };
-  const runs = JSON.parse(document.getElementById("spread-data").textContent).map(unpack);
+  const runs = JSON.parse(document.getElementById("player-data").textContent).map(unpack);
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   const [button, scrub, clock, speed] = [".play", ".scrub", ".clock", ".speed"].map((name) => box.querySelector(name));
   const status = box.querySelector(".heard");
