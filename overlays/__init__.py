@@ -3,13 +3,15 @@
 The modules of this package:
 
     overlay         the contract of an overlay
+    powers          what an overlay may be able to do beyond neighbours, and a router may need
+    description     all that others need to know of an overlay, as data
     claims          checks of what a peer says of other peers
     static, graphs  neighbours given from outside; the graphs from which the simulator draws them
-    hyparview       HyParView: a small symmetric view, and a larger one to mend it from
     xbot            X-BOT: HyParView that exchanges far neighbours for near ones
 
 The folders:
 
+    hyparview       HyParView: a small symmetric view, and a larger one to repair it from
     kademlia        libp2p's kad-dht, and neighbours over its contacts
     kademlia_udp    a node in a network of the PyPI package `kademlia`, over UDP; it is no overlay of a stack
     vcube           VCube: a virtual hypercube whose nodes test each other

@@ -3,6 +3,7 @@
 The modules of this package are what all routers share, and the small routers:
 
     router          the contract of a router
+    description     all that others need to know of a router, as data; `promises` are a part of it
     message         a publication, interests, verdicts; `carrier` lays a publication into the message that carries it
     seen, claims    ids that were seen; checks of what a message says
     signing         signatures of publications; `numbering` puts a source's numbers under its signature
