@@ -1,4 +1,5 @@
-"""For all tests: hypothesis made deterministic, a Spark session, and the command that replays a simulated run that failed."""
+"""For all tests: hypothesis made deterministic, a Spark session, the rules of live tests (`tests.live_plugin`), and the command that
+replays a simulated run that failed."""
 
 from __future__ import annotations
 
@@ -12,6 +13,8 @@ import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytest_plugins = ["tests.live_plugin"]
 
 hypothesis.settings.register_profile("weft", derandomize=True, deadline=None, print_blob=True, database=None)
 hypothesis.settings.load_profile("weft")
