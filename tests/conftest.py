@@ -1,5 +1,7 @@
-"""For all tests: hypothesis made deterministic, a Spark session, the rules of live tests (`tests.live_plugin`), and the command that
-replays a simulated run that failed."""
+"""Rules for all tests: hypothesis is deterministic, there is one Spark session, and live tests obey `tests.live_plugin`.
+
+A simulated run that fails prints the command that replays the run.
+"""
 
 from __future__ import annotations
 

@@ -7,8 +7,9 @@
 - `--failures FILE` writes every failed test to FILE, one JSON object per line, for `tests.run_live`.
 
 The deadline is a SIGALRM in the main thread. If trio runs there, the handler asks trio to cancel the main task, because an
-exception that is raised inside of trio's scheduler would break it. If the test has not ended GRACE_S later, or if trio does not
-run, the handler raises. A main thread that is stuck in foreign code sees no signal: pytest's `faulthandler_timeout` ends that run.
+exception that is raised inside of trio's scheduler would break it. If the test has not ended GRACE_S later, or if trio does
+not run, the handler raises. A main thread that is stuck in foreign code sees no signal: there pytest's `faulthandler_timeout`
+ends the run.
 """
 
 from __future__ import annotations

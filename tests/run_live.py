@@ -2,8 +2,8 @@
 
 A live test depends on the load of the machine and on programs of others, so its first failure may have no reason in weft. When
 the run is over, the live tests that failed run again, one after the other in a new process without xdist. If all of them
-pass, the run passes too, and a line `flaky: NAME` with the whole first failure is printed for each. Otherwise the run fails. A test
-without the marker `live` never runs twice: its failure fails the run.
+pass, the run passes too, and a line `flaky: NAME` with the whole first failure is printed for each. Otherwise the run fails.
+A test without the marker `live` never runs twice: its failure fails the run.
 """
 
 from __future__ import annotations

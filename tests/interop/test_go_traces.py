@@ -19,7 +19,7 @@ from tests.interop.foreign import Foreign, foreign, missing
 NODES, EACH = 5, 10
 TOPIC = "weft-traces"
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(missing("go") is not None, reason=str(missing("go")))]
+pytestmark = [pytest.mark.slow, pytest.mark.live, pytest.mark.skipif(missing("go") is not None, reason=str(missing("go")))]
 
 
 @pytest.fixture(scope="module")

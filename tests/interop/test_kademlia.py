@@ -28,7 +28,7 @@ from libweft.peer.machine import SECOND, Env, Peer, PeerInfo
 from tests.interop.foreign import DEADLINE, Foreign, foreign
 from tests.interop.test_weft import HERE, needs
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.live]
 
 LANGUAGES = ("js", "go")
 PREFIX = "/weft-test"

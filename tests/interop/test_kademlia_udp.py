@@ -19,6 +19,8 @@ from libweft.overlays.kademlia_udp.live import KademliaNode
 from libweft.overlays.kademlia_udp.rpc import Value, digest, store
 from libweft.peer.datagram import GARBAGE
 
+pytestmark = pytest.mark.live
+
 pytest.importorskip("kademlia", reason="the extra kademlia is not installed")
 
 ROOT = Path(__file__).parent.parent.parent

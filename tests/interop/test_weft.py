@@ -13,7 +13,7 @@ from libweft.pubsub.flood import PROTOCOL
 from libweft.pubsub.live.api import PubSub
 from tests.interop.foreign import DEADLINE, Foreign, foreign, missing
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.live]
 
 TOPIC = "weft/interop"
 COUNT = 100

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import trio
 
 from libweft.overlays.kademlia.config import KademliaConfig
@@ -17,6 +18,8 @@ from libweft.peer.libp2p.ids import Identity
 from libweft.peer.live.driver import Driver, run_stack
 from libweft.peer.live.host import Host, open_host
 from libweft.peer.machine import SECOND, Peer, PeerInfo
+
+pytestmark = pytest.mark.live
 
 HERE = ["/ip4/127.0.0.1/tcp/0"]
 DEADLINE_S = 60

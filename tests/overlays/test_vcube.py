@@ -650,6 +650,7 @@ def test_cubes_that_came_apart_are_one_again() -> None:
     settle(sim, 120)
 
 
+@pytest.mark.live
 async def test_live_nodes_join_crash_and_are_missed() -> None:
     async with trio.open_nursery() as nursery:
         world = LiveWorld(nursery)

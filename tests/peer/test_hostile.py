@@ -38,6 +38,8 @@ from tests.peer.hostile import LAYERS, Forged, Hostile, HungUp, Layer, Trap, cal
 from tests.peer.live_world import ANYWHERE, JUMP_S, identity
 from tests.peer.small_machines import Answer, Keeper, Note, Oracle, Question, keepers, oracle
 
+pytestmark = pytest.mark.live
+
 DEADLINE_S = 600.0
 """Of the mock clock: it passes only while nothing happens."""
 KEEPER = "/test/keeper/0"

@@ -16,6 +16,8 @@ from libweft.pubsub.live.subscription import Message
 from libweft.pubsub.message import Publication
 from libweft.pubsub.plumtree import Gossip
 
+pytestmark = pytest.mark.live
+
 HERE = ("/ip4/127.0.0.1/tcp/0",)
 DEADLINE_S = 240
 

@@ -12,6 +12,8 @@ from libweft.overlays.kademlia.dht import Kademlia
 from libweft.pubsub.live.api import PubSub
 from libweft.pubsub.live.subscription import Subscription
 
+pytestmark = pytest.mark.live
+
 HERE = ("/ip4/127.0.0.1/tcp/0",)
 DEADLINE_S = 240
 PEERS = 20

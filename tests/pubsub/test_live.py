@@ -27,6 +27,8 @@ from libweft.pubsub.live.api import PubSub, PubSubConfig
 from libweft.pubsub.live.subscription import Message
 from libweft.pubsub.signing import Signing
 
+pytestmark = pytest.mark.live
+
 HERE = ("/ip4/127.0.0.1/tcp/0",)
 DEADLINE_S = 240
 ROOT = Path(__file__).parent.parent.parent

@@ -30,7 +30,7 @@ from libweft.peer.trace.tracer import Tracer
 from libweft.pubsub.live import api
 from libweft.pubsub.live.api import PubSub
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.live]
 
 STACK = "vcube/vcube-pb"
 HERE = ("/ip4/127.0.0.1/tcp/0",)

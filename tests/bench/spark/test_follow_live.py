@@ -22,7 +22,7 @@ import trio
 from libweft.pubsub.live.api import PubSub, PubSubConfig
 from libweft.pubsub.live.subscription import Subscription
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.live]
 
 STACK = "hyparview/plumtree"
 HERE = "/ip4/127.0.0.1/tcp/0"
