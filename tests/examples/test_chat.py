@@ -41,6 +41,7 @@ from libweft.pubsub.message import Publication
 from libweft.pubsub.signing import Signing
 from tests.examples.websocket import Refused as RefusedSocket
 from tests.examples.websocket import WebSocket, open_websocket
+from tests.waiting import until
 
 HERE = ("/ip4/127.0.0.1/tcp/0",)
 DEADLINE_S = 240
@@ -362,11 +363,6 @@ async def open_chats() -> AsyncIterator[Open]:
             nursery.cancel_scope.cancel()
 
 
-async def until(true: Callable[[], bool]) -> None:
-    while not true():
-        await trio.sleep(0.01)
-
-
 def texts(chat: Chat, room: str = "lobby") -> list[str]:
     return [line.text for line in chat.rooms[room].lines] if room in chat.rooms else []
 
@@ -598,10 +594,14 @@ async def at_terminal(*argv: str) -> AsyncIterator[Pty]:
         stdout=slave,
         stderr=slave,
     )
+    pty_ = Pty(process, master)
     try:
-        yield Pty(process, master)
+        yield pty_
         assert await process.wait() == 0
         assert termios.tcgetattr(slave) == before
+    except BaseException:
+        print("the screen of", *argv, *pty_.screen(), sep="\n")
+        raise
     finally:
         process.kill()
         with trio.CancelScope(shield=True):

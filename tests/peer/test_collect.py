@@ -45,7 +45,8 @@ from libweft.peer.machine import SECOND, Lane, MessageId
 from libweft.peer.trace.files import read_rows
 from libweft.peer.trace.kinds import DELIVER, JOINED, PUBLISH, ROLE, SEND, Row, TraceError
 from libweft.peer.trace.tables import node_key
-from tests.peer.test_host import DEADLINE_S, FOUR, until
+from tests.peer.test_host import DEADLINE_S, FOUR
+from tests.waiting import until
 
 ME, OTHER = (Identity.from_seed(bytes(31) + bytes([n])).peer for n in (1, 2))
 QUICK = CollectConfig(write_s=0.05, ask_s=0.05)

@@ -37,6 +37,7 @@ from libweft.peer.machine import MS, SECOND
 from libweft.peer.sim.datagram import SimDatagrams
 from libweft.peer.sim.latency import Constant
 from libweft.peer.sim.simulator import Simulator
+from tests.waiting import until
 
 THERE: Address = ("198.51.100.1", 4_000)
 HERE = "127.0.0.1"
@@ -246,8 +247,7 @@ async def test_a_hundred_requests_at_once_are_answered() -> None:
                 heard: list[bytes | None] = []
                 for number in range(100):
                     a.machine.ask(b.me, b"%d" % number, heard.append)
-                while len(heard) < 100:
-                    await trio.sleep(0.001)
+                await until(lambda heard=heard: len(heard) >= 100)  # type: ignore[misc]
                 assert heard == [b"%d" % number for number in range(100)]
 
 
@@ -259,9 +259,7 @@ async def test_timers_fire_in_order_and_a_cancelled_one_does_not() -> None:
         for delay in (30, 10, 20):
             node.after(delay * MS, fired.append, delay)
         node.after(5 * MS, fired.append, 5).cancel()
-        with trio.fail_after(DEADLINE):
-            while len(fired) < 3:
-                await trio.sleep(0.001)
+        await until(lambda: len(fired) >= 3)
     assert fired == [10, 20, 30]
 
 
@@ -360,5 +358,4 @@ async def test_a_datagram_over_the_limit_is_garbage() -> None:
     with trio.fail_after(DEADLINE), socket.socket(type=socket.SOCK_DGRAM) as sock:
         async with open_datagram(Echo, host=HERE) as node:
             sock.sendto(bytes(HEAD + CONTENT_LIMIT + 1), node.me)
-            while node.counts != {GARBAGE: 1}:
-                await trio.sleep(0.001)
+            await until(lambda: node.counts == {GARBAGE: 1})

@@ -22,6 +22,7 @@ from libweft.peer.machine import SECOND, Env, Lane, Link, Machine, Message, Peer
 from libweft.peer.trace.kinds import LINK_DOWN, LINK_UP, NODE_DOWN, NODE_UP, ROLE, SEND
 from libweft.peer.trace.tracer import Tracer
 from tests.peer.live_world import JUMP_S, LiveWorld
+from tests.waiting import until
 
 HERE = ["/ip4/127.0.0.1/tcp/0"]
 DEADLINE_S = 60
@@ -265,11 +266,6 @@ def heard(driver: Driver) -> list[bytes]:
     machine = driver.machines[0]
     assert isinstance(machine, Talker)
     return machine.heard
-
-
-async def until(true: Callable[[], bool]) -> None:
-    while not true():
-        await trio.sleep(0.001)
 
 
 # Answers and half frames.

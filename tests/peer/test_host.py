@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import socket
 import struct
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
@@ -20,6 +19,7 @@ from libweft.peer.live import identify
 from libweft.peer.live.host import Host, HostConfig, open_host
 from libweft.peer.live.link import LiveLink, Stream, StreamError
 from libweft.peer.live.transport import DialError, secured
+from tests.waiting import until
 
 ECHO = "/test/echo/1.0.0"
 FOUR, SIX = "/ip4/127.0.0.1/tcp/0", "/ip6/::1/tcp/0"
@@ -28,11 +28,6 @@ DEADLINE_S = 60
 
 def host(listen: str | None = None, config: HostConfig | None = None) -> AbstractAsyncContextManager[Host]:
     return open_host(Identity.new(), listen=[listen] if listen else [], config=config)
-
-
-async def until(true: Callable[[], bool]) -> None:
-    while not true():
-        await trio.sleep(0.002)
 
 
 async def echo(stream: Stream) -> None:

@@ -19,6 +19,7 @@ from libweft.peer.live.host import HostConfig, open_host
 from libweft.peer.live.metrics import CONNECTIONS, COUNTS, REQUEST, TIME_S, Family, _lines, render, serve_metrics
 from libweft.peer.machine import SECOND, Env, Machine, Message, Peer, upon
 from tests.peer.live_world import JUMP_S, LiveWorld
+from tests.waiting import until
 
 HERE = ["/ip4/127.0.0.1/tcp/0"]
 DEADLINE_S = 60
@@ -99,8 +100,7 @@ async def test_links_streams_and_counts_of_two_hosts() -> None:
         async with open_host(asked, listen=HERE) as server, open_host(asking) as client:
             server.handle("/test/wait", wait)
             stream = await client.open_stream(server.addresses[0], ["/test/wait"])
-            while not all(link.told for host in (server, client) for link in host.links.values()) or not server.links:
-                await trio.sleep(0.001)
+            await until(lambda: server.links and all(link.told for host in (server, client) for link in host.links.values()))
             here, there = parsed(render(client)), parsed(render(server))
             assert here["weft_links_by_direction"].samples[("direction", "outbound"),] == 1
             assert there["weft_links_by_direction"].samples[("direction", "inbound"),] == 1

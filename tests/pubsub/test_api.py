@@ -21,6 +21,7 @@ from libweft.pubsub.message import OrderHeader, Publication, Verdict
 from libweft.pubsub.ordering.causal import CausalConfig
 from libweft.pubsub.ordering.fifo import STREAMS, Fifo, FifoConfig
 from tests.pubsub.test_flood import Given, Judge
+from tests.waiting import until
 
 HERE = ("/ip4/127.0.0.1/tcp/0",)
 STACK = "static/flood"
@@ -37,8 +38,7 @@ async def pair() -> AsyncIterator[tuple[PubSub, PubSub]]:
 
 
 async def until_delivered(node: PubSub, count: int) -> None:
-    while node.stats().get("delivered", 0) < count:
-        await trio.sleep(0.002)
+    await until(lambda: node.stats().get("delivered", 0) >= count, lambda: f"{count} deliveries: {node.stats()}")
 
 
 # Buffers.

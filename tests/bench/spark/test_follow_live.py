@@ -163,6 +163,7 @@ async def pass_by(seconds: float, followed: Program, collector: Program, sizes: 
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:
+    """As `waiting.until`, but a Spark that starts may take longer: the deadline is that of the test."""
     print(f"{trio.current_time() % 10_000:7.1f} s: waiting for {what}")
     while not condition():
         await trio.sleep(0.1)
