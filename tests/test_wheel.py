@@ -81,7 +81,6 @@ def test_a_wheel_made_of_the_sdist_is_the_wheel_made_of_the_tree(wheel: Path, sd
     assert built("wheel", tree, tmp_path / "again").read_bytes() == wheel.read_bytes()
 
 
-@pytest.mark.live
 def test_libweft_and_pypubsub_share_an_environment(bin_folder: Path, place: Path) -> None:
     program = "import libweft.pubsub.stacks, pubsub.pub\nfor p in (libweft, pubsub): print(p.__file__)"
     done = run(bin_folder / "python", "-c", program, cwd=place)
@@ -89,14 +88,12 @@ def test_libweft_and_pypubsub_share_an_environment(bin_folder: Path, place: Path
     assert [Path(line).is_relative_to(bin_folder.parent) for line in done.stdout.splitlines()] == [True, True]
 
 
-@pytest.mark.live
 @pytest.mark.parametrize("name", ["pyarrow", "pyspark", "rich", "matplotlib"])
 def test_plain_install_brings_no_extra(name: str, bin_folder: Path, place: Path) -> None:
     done = run(bin_folder / "python", "-c", f"import {name}", cwd=place)
     assert f"No module named '{name}'" in done.stderr
 
 
-@pytest.mark.live
 def test_the_first_program_of_the_readme_runs(bin_folder: Path, place: Path) -> None:
     text = (ROOT / "README.md").read_text()
     first = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
@@ -106,7 +103,6 @@ def test_the_first_program_of_the_readme_runs(bin_folder: Path, place: Path) -> 
     assert f"`{done.stdout.strip()}`" in text
 
 
-@pytest.mark.live
 def test_the_chat_starts_and_prints_an_invitation(bin_folder: Path, place: Path) -> None:
     chat = (bin_folder / "python", "-m", "libweft.examples.chat", "--name", "ada", "--listen", "/ip4/127.0.0.1/tcp/0")
     done = subprocess.run([*map(str, chat)], cwd=place, input="/quit\n", capture_output=True, text=True, timeout=120)
@@ -114,7 +110,6 @@ def test_the_chat_starts_and_prints_an_invitation(bin_folder: Path, place: Path)
     assert "a friend types: python -m libweft.examples.chat --name" in done.stdout
 
 
-@pytest.mark.live
 def test_a_live_node_works_without_extras(bin_folder: Path, place: Path) -> None:
     command = (bin_folder / "weft", "node", "--json", "--listen", "/ip4/127.0.0.1/tcp/0")
     with subprocess.Popen([*map(str, command)], cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as node:
@@ -126,7 +121,6 @@ def test_a_live_node_works_without_extras(bin_folder: Path, place: Path) -> None
     assert (done.returncode, node.returncode, complaints) == (0, 0, ""), done.stderr
 
 
-@pytest.mark.live
 def test_help_exits_0(bin_folder: Path, place: Path) -> None:
     for command in ([bin_folder / "weft"], [bin_folder / "python", "-P", "-m", "libweft"]):
         done = run(*command, "--help", cwd=place)
@@ -134,14 +128,12 @@ def test_help_exits_0(bin_folder: Path, place: Path) -> None:
         assert "sim" in done.stdout
 
 
-@pytest.mark.live
 def test_bad_usage_exits_2(bin_folder: Path, place: Path) -> None:
     done = run(bin_folder / "weft", "sim", "--nodes", "-1", cwd=place)
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.live
 def test_sim_works_without_extras(bin_folder: Path, place: Path) -> None:
     done = run(bin_folder / "weft", *SMALL, "--json", cwd=place)
     assert done.returncode == 0, done.stderr
@@ -151,7 +143,6 @@ def test_sim_works_without_extras(bin_folder: Path, place: Path) -> None:
     assert "reliability" in plain.stdout
 
 
-@pytest.mark.live
 def test_trace_without_pyarrow_names_the_extra(bin_folder: Path, place: Path) -> None:
     done = run(bin_folder / "weft", *SMALL, "--trace", place / "traces", cwd=place)
     assert done.returncode in (1, 2)
