@@ -46,11 +46,13 @@ FORCE:
 test: $(STAMP)
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --durations=10
+	$(BIN)/python -m pytest -q -m 'not slow and not live' -n 2 --dist loadfile --durations=10
+	$(BIN)/python -m tests.run_live -q -m 'live and not slow' -n 2 --dist loadfile --durations=10
 
 slow-short: $(STAMP) browser
-	$(BIN)/python -m pytest -q -m slow -n 2 --dist loadfile --durations=25 tests/quality
-	$(BIN)/python -m pytest -q -m slow --durations=15 --ignore=tests/quality
+	$(BIN)/python -m pytest -q -m 'slow and not live' -n 2 --dist loadfile --durations=25 tests/quality
+	$(BIN)/python -m pytest -q -m 'slow and not live' --durations=15 --ignore=tests/quality
+	$(BIN)/python -m tests.run_live -q -m 'slow and live' --durations=15
 
 browser:
 	@command -v chromium >/dev/null || { apt-get -qq update && apt-get -qq install -y chromium >/dev/null; } || \
@@ -60,12 +62,12 @@ chat: $(STAMP)
 	$(BIN)/python -m libweft.examples.chat --name "$${NAME:-$$(id -un)}" --web
 
 interop: $(STAMP)
-	$(BIN)/python -m pytest -q -m slow tests/interop
+	$(BIN)/python -m tests.run_live -q -m slow tests/interop
 
 interop-cold: $(STAMP)
 	$(BIN)/python -m tests.interop.foreign clean
 	$(BIN)/python -m tests.interop.foreign install
-	$(BIN)/python -m pytest -q -m slow tests/interop
+	$(BIN)/python -m tests.run_live -q -m slow tests/interop
 
 interop-rust: $(STAMP)
 	$(BIN)/python -m tests.interop.foreign install rust

@@ -1,4 +1,7 @@
-"""For all tests: hypothesis made deterministic, a Spark session, and the command that replays a simulated run that failed."""
+"""Rules for all tests: hypothesis is deterministic, there is one Spark session, and live tests obey `tests.live_plugin`.
+
+A simulated run that fails prints the command that replays the run.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytest_plugins = ["tests.live_plugin"]
 
 hypothesis.settings.register_profile("weft", derandomize=True, deadline=None, print_blob=True, database=None)
 hypothesis.settings.load_profile("weft")

@@ -26,7 +26,10 @@ in causal order:
 }
 
 
-@pytest.mark.parametrize("name", PRINTS)
+LIVE = {"embed_asyncio.py", "embed_sync.py"}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.live if name in LIVE else ()) for name in PRINTS])
 def test_the_example_prints(name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", str(ROOT / "examples" / name)],

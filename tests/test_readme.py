@@ -19,6 +19,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", TEXT, re.DOTALL)
 
 
+@pytest.mark.live
 def test_the_programs_run_and_print_what_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     namespace: dict[str, object] = {}
     for program in blocks("python"):

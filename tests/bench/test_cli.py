@@ -448,6 +448,7 @@ def test_an_argument_that_is_no_text_is_refused_in_one_line(capsys: pytest.Captu
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.live
 def test_a_folder_that_is_something_else_is_not_collected_into(weft: Weft, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     status, _, err = weft("collect", str(tmp_path), "--listen", "/ip4/127.0.0.1/tcp/0")

@@ -30,6 +30,7 @@ def check_cases(result: dict[str, Any], names: list[str]) -> None:
         assert ratio["median"] == ratio["least"] == ratio["most"] == pytest.approx(ours / theirs)
 
 
+@pytest.mark.live
 def test_every_case_counts_its_messages_and_ratios_follow_from_the_cases(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "link", "--messages", str(MESSAGES), "--repetitions", "1", "--no-rivals", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
@@ -40,6 +41,7 @@ def test_every_case_counts_its_messages_and_ratios_follow_from_the_cases(capsys:
     assert [row["ratio"] for row in link.ratio_rows(result)] == list(result["ratios"])
 
 
+@pytest.mark.live
 @pytest.mark.slow
 def test_py_libp2p_is_measured_beside() -> None:
     result = link.bench_link(MESSAGES, 1)
@@ -48,6 +50,7 @@ def test_py_libp2p_is_measured_beside() -> None:
     assert list(result["ratios"]) == list(link.RATIOS)
 
 
+@pytest.mark.live
 def test_a_profile_shares_out_the_whole_time_of_each_side() -> None:
     for repetitions in (1, 5, 25):  # the kernel looks at its own ticks, and a short run may fall between them
         result = link.profile_link(20_000, repetitions)
@@ -103,6 +106,7 @@ def test_too_little_is_refused(asked: tuple[str, str], capsys: pytest.CaptureFix
     assert "at least" in capsys.readouterr().err
 
 
+@pytest.mark.live
 def test_load_hears_every_message_of_every_link(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "load", "--links", "20", "--seconds", "2", "--every", "0.5", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)

@@ -42,6 +42,7 @@ def check_cases(result: dict[str, Any], names: list[str]) -> None:
         assert figures["deliveries_s"] > 0
 
 
+@pytest.mark.live
 def test_every_weft_case_delivers_every_message_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "live", *SMALL, "--no-rivals", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
@@ -50,6 +51,7 @@ def test_every_weft_case_delivers_every_message_once(capsys: pytest.CaptureFixtu
     assert result["rivals"] == dict.fromkeys(("py-libp2p", "js-libp2p", "go-libp2p"), "left out")
 
 
+@pytest.mark.live
 @pytest.mark.slow
 def test_other_libraries_are_measured_beside(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "live", *SMALL, "--stack", "static/gossipsub", "--json"]) == 0
@@ -77,6 +79,7 @@ def test_rivals_and_ratios_are_shown_below_the_cases(monkeypatch: pytest.MonkeyP
     assert "\npy-libp2p: 0.8.1\njs-libp2p: no npm\n" in shown and "py-libp2p / weft, 100 B" in shown
 
 
+@pytest.mark.live
 def test_a_stack_is_chosen_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
     chosen = ("--stack", "static/gossipsub", "--stack", "hyparview/gossipsub")
     assert main(["bench", "live", *SMALL, *chosen, "--no-rivals", "--json"]) == 0
@@ -85,6 +88,7 @@ def test_a_stack_is_chosen_by_its_name(capsys: pytest.CaptureFixture[str]) -> No
     assert "did you mean static/gossipsub?" in capsys.readouterr().err
 
 
+@pytest.mark.live
 def test_a_profile_shares_out_the_whole_time_of_each_case() -> None:
     config = LiveConfig(NODES, 300, (100,), 20.0, 0.1, 1)
     result = live.profile_live(config)

@@ -397,6 +397,7 @@ process.main()
 """
 
 
+@pytest.mark.live
 async def test_an_answer_that_nobody_waits_for_any_more_is_not_taken_for_the_next(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

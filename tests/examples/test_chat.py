@@ -41,6 +41,7 @@ from libweft.pubsub.message import Publication
 from libweft.pubsub.signing import Signing
 from tests.examples.websocket import Refused as RefusedSocket
 from tests.examples.websocket import WebSocket, open_websocket
+from tests.waiting import until
 
 HERE = ("/ip4/127.0.0.1/tcp/0",)
 DEADLINE_S = 240
@@ -362,11 +363,6 @@ async def open_chats() -> AsyncIterator[Open]:
             nursery.cancel_scope.cancel()
 
 
-async def until(true: Callable[[], bool]) -> None:
-    while not true():
-        await trio.sleep(0.01)
-
-
 def texts(chat: Chat, room: str = "lobby") -> list[str]:
     return [line.text for line in chat.rooms[room].lines] if room in chat.rooms else []
 
@@ -382,6 +378,7 @@ async def first(feed: Feed, kind: type[E]) -> E:
     raise AssertionError
 
 
+@pytest.mark.live
 async def test_two_hear_each_other_and_know_who_is_here(open_chats: Open) -> None:
     ada = await open_chats("ada")
     bob = await open_chats("bob", ada)
@@ -395,6 +392,7 @@ async def test_two_hear_each_other_and_know_who_is_here(open_chats: Open) -> Non
     await until(lambda: names(ada) == {"ada", "robert"})
 
 
+@pytest.mark.live
 async def test_a_message_goes_through_a_third_and_leaving_is_told(open_chats: Open) -> None:
     middle = await open_chats("middle", stack=APART)
     ada = await open_chats("ada", middle, stack=APART)
@@ -411,6 +409,7 @@ async def test_a_message_goes_through_a_third_and_leaving_is_told(open_chats: Op
     await until(lambda: names(ada) == {"ada", "middle"})  # closing says farewell
 
 
+@pytest.mark.live
 async def test_rooms_are_apart(open_chats: Open) -> None:
     ada = await open_chats("ada", rooms=("lobby", "garden"))
     bob = await open_chats("bob", ada)
@@ -430,6 +429,7 @@ async def test_rooms_are_apart(open_chats: Open) -> None:
     assert "--room lobby --room garden" in (ada.invitation or "") and "--room" not in (bob.invitation or "")
 
 
+@pytest.mark.live
 async def test_who_comes_late_gets_what_was_said_from_a_neighbour_though_the_author_is_gone(open_chats: Open) -> None:
     middle = await open_chats("middle", stack=APART)
     async with chatting("ada", middle, stack=APART) as ada:
@@ -447,6 +447,7 @@ async def test_who_comes_late_gets_what_was_said_from_a_neighbour_though_the_aut
     assert len(texts(middle)) == wire.COUNT + 6
 
 
+@pytest.mark.live
 async def test_a_neighbour_that_enters_later_is_asked_again(open_chats: Open) -> None:
     ada = await open_chats("ada", rooms=("garden",), stack=APART)
     middle = await open_chats("middle", ada, rooms=("elsewhere",), stack=APART)
@@ -458,6 +459,7 @@ async def test_a_neighbour_that_enters_later_is_asked_again(open_chats: Open) ->
     await until(lambda: texts(middle, "garden") == texts(late, "garden") == ["flowers"])
 
 
+@pytest.mark.live
 async def test_a_neighbour_that_knew_nothing_yet_is_asked_again() -> None:
     answers = [b"", b"", entry(say(BOB, "flowers", 1))]
 
@@ -479,6 +481,7 @@ async def lie(data: bytes, stream: Stream) -> None:
     await stream.send_all(data)
 
 
+@pytest.mark.live
 async def test_a_neighbour_that_forges_history_is_found_out_and_what_is_true_stands() -> None:
     with trio.fail_after(DEADLINE_S):
         async with PubSub.open(APART, listen=HERE) as liar:
@@ -496,6 +499,7 @@ async def test_a_neighbour_that_forges_history_is_found_out_and_what_is_true_sta
                 assert ada.neighbors == (liar.peer,)
 
 
+@pytest.mark.live
 async def test_malformed_messages_on_the_topic_cost_nothing(open_chats: Open) -> None:
     ada = await open_chats("ada")
     with trio.fail_after(DEADLINE_S):
@@ -508,6 +512,7 @@ async def test_malformed_messages_on_the_topic_cost_nothing(open_chats: Open) ->
             assert ada.node.stats()["rejected"] == 3 and ada.node.neighbors == [stranger.peer]
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("request_", [b"", frame(b"\xff"), frame(msgspec.msgpack.encode([1, "a/b", 5])), frame(bytes(2_000))])
 async def test_who_asks_for_history_wrongly_loses_its_link(open_chats: Open, request_: bytes) -> None:
     ada = await open_chats("ada")
@@ -521,6 +526,7 @@ async def test_who_asks_for_history_wrongly_loses_its_link(open_chats: Open, req
                 await link.over.wait()
 
 
+@pytest.mark.live
 async def test_a_room_that_nobody_is_in_has_no_history(open_chats: Open) -> None:
     ada = await open_chats("ada")
     async with (
@@ -588,10 +594,14 @@ async def at_terminal(*argv: str) -> AsyncIterator[Pty]:
         stdout=slave,
         stderr=slave,
     )
+    pty_ = Pty(process, master)
     try:
-        yield Pty(process, master)
+        yield pty_
         assert await process.wait() == 0
         assert termios.tcgetattr(slave) == before
+    except BaseException:
+        print("the screen of", *argv, *pty_.screen(), sep="\n")
+        raise
     finally:
         process.kill()
         with trio.CancelScope(shield=True):
@@ -630,6 +640,7 @@ async def piped(text: bytes, *argv: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
+@pytest.mark.live
 async def test_two_people_at_two_terminals_and_one_at_a_pipe() -> None:
     with trio.fail_after(DEADLINE_S):
         async with at_terminal("--name", "ada") as ada:
@@ -678,6 +689,7 @@ async def test_two_people_at_two_terminals_and_one_at_a_pipe() -> None:
             await ada.type("\x03")  # Ctrl-C
 
 
+@pytest.mark.live
 async def test_what_was_said_before_leaving_is_shown_before_it() -> None:
     with trio.fail_after(DEADLINE_S):
         async with at_terminal("--name", "ada", "--room", "den", "--room", "lobby") as ada:
@@ -696,6 +708,7 @@ def nobody() -> Iterator[str]:
         yield f"/ip4/127.0.0.1/tcp/{bound.getsockname()[1]}/p2p/{peer_text(ADA.peer)}"
 
 
+@pytest.mark.live
 async def test_a_terminal_tells_once_that_nobody_answers_and_when_somebody_does(nobody: str) -> None:
     with trio.fail_after(DEADLINE_S):
         async with at_terminal("--name", "ada", "--join", nobody) as ada:
@@ -712,12 +725,14 @@ async def test_a_terminal_tells_once_that_nobody_answers_and_when_somebody_does(
             await ada.type("/quit\n")
 
 
+@pytest.mark.live
 async def test_a_pipe_that_nobody_answers_says_its_lines_all_the_same(nobody: str) -> None:
     with trio.fail_after(DEADLINE_S):
         code, out, _ = await piped(b"/rooms\n", "--name", "ada", "--join", nobody)
     assert code == 0 and re.search(r"\* nobody has answered yet.*\n(.*\n)*\* lobby: \d here\n", out)
 
 
+@pytest.mark.live
 async def test_a_pipe_says_its_lines_and_ends_without_a_prompt_or_ansi() -> None:
     with trio.fail_after(DEADLINE_S):
         code, out, err = await piped(b"hello\n/rooms\n\n/join\nlast", "--name", "ada", "--room", "den")
@@ -726,6 +741,7 @@ async def test_a_pipe_says_its_lines_and_ends_without_a_prompt_or_ansi() -> None
     assert re.search(r"^\* den: \d here$", out, re.MULTILINE) and "is no room" in out
 
 
+@pytest.mark.live
 @pytest.mark.parametrize(
     ("argv", "word"),
     [
@@ -763,6 +779,7 @@ async def get(url: str, host: str | None = None, path: str | None = None, method
     return int(status.split()[1]), answer
 
 
+@pytest.mark.live
 async def test_the_page_is_for_who_has_its_address(open_chats: Open) -> None:
     ada = await open_chats("ada")
     async with served(ada) as url:
@@ -782,6 +799,7 @@ async def test_the_page_is_for_who_has_its_address(open_chats: Open) -> None:
         assert token not in url
 
 
+@pytest.mark.live
 async def test_the_websocket_is_for_the_page_alone(open_chats: Open) -> None:
     ada = await open_chats("ada")
     async with served(ada) as url:
@@ -806,6 +824,7 @@ async def told(page: WebSocket, kind: str) -> Any:
     return message
 
 
+@pytest.mark.live
 async def test_a_page_is_told_all_and_then_what_is_new(open_chats: Open) -> None:
     ada = await open_chats("ada")
     bob = await open_chats("bob", ada)
@@ -839,6 +858,7 @@ async def test_a_page_is_told_all_and_then_what_is_new(open_chats: Open) -> None
             pass
 
 
+@pytest.mark.live
 async def test_a_port_that_is_taken_is_told(open_chats: Open) -> None:
     ada = await open_chats("ada")
     async with served(ada) as url:

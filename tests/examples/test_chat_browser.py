@@ -17,7 +17,7 @@ import trio
 
 from tests.examples.devtools import Page, open_browser
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.live]
 
 DEADLINE_S = 240
 ROOT = Path(__file__).parent.parent.parent

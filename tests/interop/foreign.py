@@ -218,6 +218,10 @@ class Foreign:
     def _complaint(self, text: str) -> str:
         return "\n".join([f"{self.language}: {text}", "--- its stdout", *self._said, "--- its stderr", *self._log])
 
+    def show(self) -> None:
+        """Print what the node said: pytest shows it if the test fails."""
+        print(self._complaint(f"{self.peer or 'a node that did not start'}, when the test ended"))
+
     async def _listen(self) -> None:
         async with self._answered:
             async for line in lines(self.process.stdout):
@@ -276,6 +280,10 @@ async def foreign(language: str, *arguments: str) -> AsyncIterator[Foreign]:
             yield node
         except Exception as error:  # noqa: BLE001 - raised below: leaving the nursery it would be wrapped in a group
             failure = error
+            node.show()
+        except BaseException:  # the deadline of the test, or the failure of another node
+            node.show()
+            raise
         finally:
             nursery.cancel_scope.cancel()
             await node._end()

@@ -21,8 +21,9 @@ from libweft.pubsub.gossipsub.router import GossipSub
 from libweft.pubsub.live.api import PubSub, PubSubConfig
 from libweft.pubsub.live.subscription import Subscription
 from libweft.pubsub.message import Publication
-from tests.interop.foreign import DEADLINE, Foreign, foreign
+from tests.interop.foreign import Foreign, foreign
 from tests.interop.test_weft import HERE
+from tests.waiting import until_answer
 
 TOPIC = "weft/interop"
 KINDS = {Graft: "graft", Prune: "prune", IHave: "ihave", IWant: "iwant", IDontWant: "idontwant", Publication: "publication"}
@@ -216,11 +217,7 @@ class Network:
         self.nodes = nodes
 
     async def until(self, true: Callable[[], Awaitable[bool]], what: str) -> None:
-        with trio.move_on_after(DEADLINE):
-            while not await true():
-                await trio.sleep(0.05)
-            return
-        raise AssertionError("\n".join([f"no {what} in {DEADLINE:.0f} s", *(node.complaint() for node in self.nodes)]))
+        await until_answer(true, lambda: "\n".join([what, *(node.complaint() for node in self.nodes)]), poll_s=0.05)
 
     async def dial_all(self) -> None:
         """Each dials those before it; all come into one mesh."""

@@ -6,7 +6,7 @@ import pytest
 
 from tests.interop.foreign import Foreign, foreign, missing
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.live]
 
 TOPIC = "weft/interop"
 COUNT = 20

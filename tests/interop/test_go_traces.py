@@ -14,12 +14,13 @@ from pyspark.sql import SparkSession
 
 from libweft.bench.spark.analysis import figures
 from libweft.bench.spark.libp2p_events import ARRIVAL, Report, read_rows
-from tests.interop.foreign import Foreign, foreign, missing
+from tests.interop.foreign import DEADLINE, Foreign, foreign, missing
+from tests.waiting import until_answer
 
 NODES, EACH = 5, 10
 TOPIC = "weft-traces"
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(missing("go") is not None, reason=str(missing("go")))]
+pytestmark = [pytest.mark.slow, pytest.mark.live, pytest.mark.skipif(missing("go") is not None, reason=str(missing("go")))]
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +54,15 @@ async def record(folder: Path) -> None:
         for node in nodes:
             assert node.process.stdin is not None
             await node.process.stdin.aclose()
-            with trio.fail_after(20):
+            with trio.fail_after(DEADLINE):
                 await node.process.wait()
 
 
 async def meshed(node: Foreign) -> None:
-    with trio.fail_after(30):
-        while len((await node.ask("mesh", topic=TOPIC))["peers"]) < 2:
-            await trio.sleep(0.1)
+    async def true() -> bool:
+        return len((await node.ask("mesh", topic=TOPIC))["peers"]) >= 2
+
+    await until_answer(true, lambda: node._complaint("a mesh of two"), poll_s=0.1)
 
 
 def test_every_event_is_read_and_both_forms_are_the_same(traced: Path) -> None:

@@ -23,7 +23,7 @@ from tests.interop.foreign import DEADLINE, missing
 from tests.interop.meshes import CONTROL, TOPIC, CountedGossipSub, Network, has, other, says, weft
 from tests.interop.test_weft import needs
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.live]
 
 COUNT = 200
 FEW = 20

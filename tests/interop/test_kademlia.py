@@ -25,10 +25,11 @@ from libweft.peer.libp2p.ids import Identity, parse_peer, peer_text
 from libweft.peer.live.driver import run_stack
 from libweft.peer.live.host import Host, open_host
 from libweft.peer.machine import SECOND, Env, Peer, PeerInfo
+from tests import waiting
 from tests.interop.foreign import DEADLINE, Foreign, foreign
 from tests.interop.test_weft import HERE, needs
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.live]
 
 LANGUAGES = ("js", "go")
 PREFIX = "/weft-test"
@@ -110,11 +111,7 @@ class Network:
         self.others = others
 
     async def until(self, true: Callable[[], bool], what: str) -> None:
-        with trio.move_on_after(DEADLINE):
-            while not true():
-                await trio.sleep(0.01)
-            return
-        raise AssertionError(f"weft waited for {what}")
+        await waiting.until(true, what)
 
     async def full(self) -> None:
         """All are in the table of each, and nobody dials any more."""
@@ -223,9 +220,7 @@ async def test_who_finds_an_old_value_tells_its_holder_the_new_one(language: str
             """Each of the two asks the other, and itself."""
             return [(await other.ask("dht_get", key="/weft/x"))["value"] for other in made.others] == ["2", "2"]
 
-        with trio.fail_after(DEADLINE):  # weft does not wait until its corrections have arrived
-            while not await both_have_it():
-                await trio.sleep(0.01)
+        await waiting.until_answer(both_have_it, "weft's corrections, for which weft does not wait")
 
         for node in (first, second):
             node.dht._keep(Record(b"/weft/x", b"1"))
@@ -257,9 +252,11 @@ async def test_providers_told_by_one_side_are_found_by_the_other(language: str) 
         await made.until(lambda: kept(second, first.peer) and kept(third, first.peer), "weft's provider")
         for node in made.wefts:
             node.forget()
-        with trio.fail_after(DEADLINE):  # it is not answered, so weft cannot know when it has arrived
-            while first.peer not in await found(third):
-                await trio.sleep(0.01)
+
+        async def first_is_found() -> bool:
+            return first.peer in await found(third)
+
+        await waiting.until_answer(first_is_found, "weft's provider, whose arrival nobody confirms")
         assert first.place in (await found(third))[first.peer]
         for other in made.others:
             assert first.place in (await found_by(other, text))[first.peer]

@@ -18,11 +18,13 @@ from libweft.overlays.kademlia_udp.config import KademliaUdpConfig
 from libweft.overlays.kademlia_udp.live import KademliaNode
 from libweft.overlays.kademlia_udp.rpc import Value, digest, store
 from libweft.peer.datagram import GARBAGE
+from tests import waiting
 
 pytest.importorskip("kademlia", reason="the extra kademlia is not installed")
 
+pytestmark = pytest.mark.live(deadline=240)
+
 ROOT = Path(__file__).parent.parent.parent
-DEADLINE = 60
 HERE = "127.0.0.1"
 VALUES: tuple[Value, ...] = (0, -(1 << 40), 1.5, True, "naïve", "", b"\x00\xff", b"x" * 8_000)
 
@@ -60,9 +62,7 @@ async def servers(count: int, ksize: int = 20) -> AsyncIterator[tuple[Servers, l
         process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=ROOT)
         others = Servers(process, log)
         try:
-            with trio.fail_after(DEADLINE):
-                ports = await others.line()
-                yield others, ports
+            yield others, await others.line()
             assert b"Traceback" not in _text(log)
         except BaseException:
             print("the servers' log ends:", _text(log)[-20_000:].decode(errors="replace"), sep="\n")
@@ -96,12 +96,13 @@ async def wefts(*ports: int, k: int = 20) -> AsyncIterator[list[KademliaNode]]:
 
 
 async def until(wanted: Any, ask: Callable[..., Awaitable[Any]], *words: Any) -> None:
-    """As soon as the answer is that; the deadline is that of the servers."""
-    while True:
+    """Ask until the answer is `wanted`."""
+
+    async def true() -> bool:
         answer = await ask(*words)
-        if type(answer) is type(wanted) and answer == wanted:
-            return
-        await trio.sleep(0.05)
+        return type(answer) is type(wanted) and answer == wanted
+
+    await waiting.until_answer(true, f"{wanted!r} of {words}", poll_s=0.05)
 
 
 @pytest.mark.parametrize("k", [20, 5])
@@ -157,8 +158,7 @@ async def test_what_is_no_request_is_dropped_and_counted_while_both_sides_go_on(
         with trio.socket.socket(type=trio.socket.SOCK_DGRAM) as sock:
             for data in junk:
                 await sock.sendto(data, node.address)
-        while node.counts[GARBAGE] < len(junk):
-            await trio.sleep(0.01)
+        await waiting.until(lambda: node.counts[GARBAGE] >= len(junk))
         await others.ask("set", 1, "still", "there")
         await until("there", node.get, "still")
         assert node.counts[GARBAGE] == len(junk)

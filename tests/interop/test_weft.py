@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 
 import pytest
-import trio
 
 from libweft.peer.libp2p.ids import parse_peer, peer_text
 from libweft.pubsub.flood import PROTOCOL
 from libweft.pubsub.live.api import PubSub
-from tests.interop.foreign import DEADLINE, Foreign, foreign, missing
+from tests import waiting
+from tests.interop.foreign import Foreign, foreign, missing
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.live]
 
 TOPIC = "weft/interop"
 COUNT = 100
@@ -28,12 +27,8 @@ def needs(*languages: str) -> None:
 
 
 async def until(true: Callable[[], bool], node: Foreign, what: str) -> None:
-    """A failure shows what the other side said; weft's own log is in pytest's."""
-    with trio.move_on_after(DEADLINE):
-        while not true():
-            await trio.sleep(0.01)
-        return
-    raise AssertionError(node._complaint(f"weft waited for {what}"))
+    """As `waiting.until`. A failure shows what the other side said; weft's own log is in pytest's."""
+    await waiting.until(true, lambda: node._complaint(what))
 
 
 async def dialled_by_weft(node: PubSub, other: Foreign) -> None:
@@ -51,10 +46,9 @@ DIALS = {"weft dials": dialled_by_weft, "weft listens": dialled_by_the_other}
 @pytest.mark.parametrize("dial", DIALS.values(), ids=DIALS)
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_ping_identify_and_a_hundred_messages_each_way(
-    language: str, dial: Callable[[PubSub, Foreign], Awaitable[None]], caplog: pytest.LogCaptureFixture
+    language: str, dial: Callable[[PubSub, Foreign], Awaitable[None]]
 ) -> None:
     needs(language)
-    caplog.set_level(logging.DEBUG, "libweft")
     async with PubSub.open("static/flood", listen=HERE) as node, foreign(language) as other, node.subscribe(TOPIC) as messages:
         await dial(node, other)
         peer = parse_peer(other.peer)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+import pytest
 import trio
 from hypothesis import Phase, event, example, given, settings
 from hypothesis import strategies as st
@@ -302,6 +303,7 @@ class Eight:
             check_bounds(machine, LIVE)
 
 
+@pytest.mark.live
 async def test_eight_live_nodes_that_join_one_contact_are_one_symmetric_overlay_and_a_crash_heals(
     autojump_clock: MockClock,
 ) -> None:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import trio
 
 from libweft.overlays.kademlia.config import KademliaConfig
@@ -17,17 +18,15 @@ from libweft.peer.libp2p.ids import Identity
 from libweft.peer.live.driver import Driver, run_stack
 from libweft.peer.live.host import Host, open_host
 from libweft.peer.machine import SECOND, Peer, PeerInfo
+from tests.waiting import until
+
+pytestmark = pytest.mark.live
 
 HERE = ["/ip4/127.0.0.1/tcp/0"]
 DEADLINE_S = 60
 NODES = 8
 KEY = b"/anything/key"
 CONFIG = KademliaConfig(k=4, alpha=3, patience=20 * SECOND, slow=5 * SECOND, near_every=SECOND)
-
-
-async def until(true: Callable[[], bool]) -> None:
-    while not true():
-        await trio.sleep(0.005)
 
 
 class Node:

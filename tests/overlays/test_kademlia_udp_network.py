@@ -21,6 +21,7 @@ from libweft.peer.errors import UsageError
 from libweft.peer.machine import SECOND
 from libweft.peer.sim.datagram import SimDatagrams, SimEndpoint
 from libweft.peer.sim.simulator import Simulator
+from tests.waiting import until
 
 HERE = "127.0.0.1"
 DEADLINE = 60
@@ -127,6 +128,7 @@ def test_shares_beyond_all_are_refused() -> None:
 # On sockets.
 
 
+@pytest.mark.live
 async def test_live_nodes_set_and_get_and_one_that_comes_later_finds_it() -> None:
     with trio.fail_after(DEADLINE):
         async with AsyncExitStack() as stack:
@@ -134,8 +136,7 @@ async def test_live_nodes_set_and_get_and_one_that_comes_later_finds_it() -> Non
             for _ in range(4):
                 place = ("localhost", nodes[0].address[1])
                 nodes.append(await stack.enter_async_context(KademliaNode.open(host=HERE, bootstrap=[place])))
-            while not all(len(node.machine.table) == 4 for node in nodes):
-                await trio.sleep(0.01)
+            await until(lambda: all(len(node.machine.table) == 4 for node in nodes))
             assert await nodes[1].set("colour", "blue") == 4
             late = await stack.enter_async_context(KademliaNode.open(host=HERE, bootstrap=[nodes[3].address]))
             assert [await node.get("colour") for node in (*nodes, late)] == ["blue"] * 6
@@ -143,6 +144,7 @@ async def test_live_nodes_set_and_get_and_one_that_comes_later_finds_it() -> Non
             assert await late.stun(nodes[0].address) == late.address
 
 
+@pytest.mark.live
 async def test_nodes_speak_ipv6_where_there_is_any() -> None:
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
@@ -158,12 +160,14 @@ async def test_nodes_speak_ipv6_where_there_is_any() -> None:
             assert await b.stun(a.address) == b.address
 
 
+@pytest.mark.live
 async def test_a_network_where_nobody_answers_is_told_with_its_address(autojump_clock: trio.testing.MockClock) -> None:
     with pytest.raises(NoAnswer, match=r"nobody answered at 127.0.0.1:9; is a node running"):
         async with KademliaNode.open(host=HERE, bootstrap=[(HERE, 9)]):
             pass
 
 
+@pytest.mark.live
 async def test_a_lonely_node_says_that_nobody_took_its_value() -> None:
     async with KademliaNode.open(host=HERE) as node:
         with pytest.raises(NoAnswer, match="0 are known"):
@@ -171,6 +175,7 @@ async def test_a_lonely_node_says_that_nobody_took_its_value() -> None:
         assert await node.get("key") is None
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("place", [("", 0), (HERE, 0), (HERE, 1 << 16), (HERE, "5678"), ("no.such.invalid", 5)])
 async def test_a_bootstrap_address_that_is_none_is_refused(place: Any) -> None:
     with pytest.raises(UsageError):

@@ -26,6 +26,7 @@ from libweft.peer.machine import MS, SECOND, Build, Machine, Message, Peer, Peer
 from libweft.peer.sim.latency import Constant, Uniform
 from libweft.peer.sim.simulator import Simulator
 from tests.peer.live_world import LiveWorld
+from tests.waiting import until
 
 CONFIG = VCubeConfig()
 PAPER = VCubeConfig(announce=False, patience=100 * MS, tries=1)  # events by test replies alone
@@ -650,6 +651,7 @@ def test_cubes_that_came_apart_are_one_again() -> None:
     settle(sim, 120)
 
 
+@pytest.mark.live
 async def test_live_nodes_join_crash_and_are_missed() -> None:
     async with trio.open_nursery() as nursery:
         world = LiveWorld(nursery)
@@ -663,12 +665,6 @@ async def test_live_nodes_join_crash_and_are_missed() -> None:
         await until(lambda: agreed(cubes()))
         world.close()
         nursery.cancel_scope.cancel()
-
-
-async def until(true: Callable[[], bool]) -> None:
-    with trio.fail_after(60):
-        while not true():
-            await trio.sleep(0.05)
 
 
 def test_who_hears_that_it_was_taken_for_down_tells_those_above() -> None:

@@ -12,6 +12,7 @@ from random import Random
 from statistics import fmean
 from typing import Any, ClassVar
 
+import pytest
 import trio
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
@@ -303,6 +304,7 @@ def distant(contacts: Sequence[Peer]) -> Build:
     return lambda env: [Distant(env(), contacts, LIVE)]
 
 
+@pytest.mark.live
 async def test_twelve_live_nodes_on_a_ring_exchange_far_neighbours_for_near_ones_and_views_stay_full_and_symmetric(
     autojump_clock: MockClock,
 ) -> None:

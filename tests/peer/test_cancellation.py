@@ -30,7 +30,7 @@ ECHO, SINK = "/test/echo", "/test/sink"
 QUICK = HostConfig(identify_s=5.0, negotiation_s=5.0, close_s=5.0)
 MOMENTS = ("after", "before")
 
-pytestmark = pytest.mark.parametrize("moment", MOMENTS)
+pytestmark = [pytest.mark.live, pytest.mark.parametrize("moment", MOMENTS)]
 
 
 @pytest.fixture

@@ -45,7 +45,8 @@ from libweft.peer.machine import SECOND, Lane, MessageId
 from libweft.peer.trace.files import read_rows
 from libweft.peer.trace.kinds import DELIVER, JOINED, PUBLISH, ROLE, SEND, Row, TraceError
 from libweft.peer.trace.tables import node_key
-from tests.peer.test_host import DEADLINE_S, FOUR, until
+from tests.peer.test_host import DEADLINE_S, FOUR
+from tests.waiting import until
 
 ME, OTHER = (Identity.from_seed(bytes(31) + bytes([n])).peer for n in (1, 2))
 QUICK = CollectConfig(write_s=0.05, ask_s=0.05)
@@ -324,6 +325,7 @@ async def heard(frames: FrameStream) -> int:
         await frames.send(Told(found[0].number, 5))
 
 
+@pytest.mark.live
 async def test_a_batch_is_acknowledged_when_it_is_on_disk(tmp_path: Path) -> None:
     with trio.fail_after(DEADLINE_S):
         async with collector(tmp_path) as (host, _), stranger(host) as (mine, frames):
@@ -335,6 +337,7 @@ async def test_a_batch_is_acknowledged_when_it_is_on_disk(tmp_path: Path) -> Non
             assert found["node"] == node_key(mine.peer) and found["t"] > 10**15, "an hour before 1970 became now"
 
 
+@pytest.mark.live
 @pytest.mark.parametrize(
     "said",
     [
@@ -359,6 +362,7 @@ async def test_who_breaks_the_protocol_loses_its_link_and_nobody_else(tmp_path: 
             assert await heard(honest) == 1
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("words", [[], [Hello(1)]], ids=["nothing at all", "no time"])
 async def test_who_is_silent_loses_its_place(tmp_path: Path, words: list[Hello]) -> None:
     with trio.fail_after(DEADLINE_S):
@@ -369,6 +373,7 @@ async def test_who_is_silent_loses_its_place(tmp_path: Path, words: list[Hello])
             await until(lambda: mine.peer not in host.links and not found.accounts)
 
 
+@pytest.mark.live
 async def test_a_peer_more_than_there_may_be_is_refused(tmp_path: Path) -> None:
     with trio.fail_after(DEADLINE_S):
         async with collector(tmp_path, CollectConfig(write_s=0.05, peers=1)) as (host, _), stranger(host) as (_, frames):
@@ -379,6 +384,7 @@ async def test_a_peer_more_than_there_may_be_is_refused(tmp_path: Path) -> None:
                     await other.next()
 
 
+@pytest.mark.live
 async def test_a_stream_is_not_read_while_too_much_waits_to_be_written(tmp_path: Path) -> None:
     config = CollectConfig(write_s=3_600, waiting_a_peer=1)
     with trio.fail_after(DEADLINE_S):
@@ -401,6 +407,7 @@ async def test_a_stream_is_not_read_while_too_much_waits_to_be_written(tmp_path:
             assert most <= len(one), "though the time to write had not come"
 
 
+@pytest.mark.live
 async def test_a_folder_that_cannot_be_written_ends_the_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: object) -> None:
         raise TraceError("no space left")
@@ -418,6 +425,7 @@ def holds_rows(collector: Collector) -> bool:
     return any(account.rows for account in collector.accounts.values())
 
 
+@pytest.mark.live
 async def test_what_was_under_way_when_the_collector_died_comes_once(tmp_path: Path) -> None:
     """It dies after each part, with no goodbye; another on the same port goes on with the folder."""
     identity, held, told = Identity.new(), Buffer(), 0

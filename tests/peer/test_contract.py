@@ -79,7 +79,9 @@ async def world(request: pytest.FixtureRequest, autojump_clock: MockClock) -> As
         nursery.cancel_scope.cancel()
 
 
-pytestmark = pytest.mark.parametrize("world", ["fake", "fake+codec", "live", "sim", "sim+codec"], indirect=True)
+LIVE = pytest.param("live", marks=pytest.mark.live)
+
+pytestmark = pytest.mark.parametrize("world", ["fake", "fake+codec", LIVE, "sim", "sim+codec"], indirect=True)
 
 
 def keeper(world: World, node: Any, place: int = 0) -> Keeper:

@@ -37,6 +37,7 @@ from libweft.peer.machine import MS, SECOND
 from libweft.peer.sim.datagram import SimDatagrams
 from libweft.peer.sim.latency import Constant
 from libweft.peer.sim.simulator import Simulator
+from tests.waiting import until
 
 THERE: Address = ("198.51.100.1", 4_000)
 HERE = "127.0.0.1"
@@ -224,6 +225,7 @@ def test_copies_are_lost_and_come_twice_as_often_as_asked_for() -> None:
 # On sockets.
 
 
+@pytest.mark.live
 async def test_two_nodes_on_loopback_ask_each_other() -> None:
     with trio.fail_after(DEADLINE):
         async with open_datagram(Echo, host=HERE) as a, open_datagram(Echo, host=HERE) as b:
@@ -235,6 +237,7 @@ async def test_two_nodes_on_loopback_ask_each_other() -> None:
             assert await b.call(partial(b.machine.ask, a.me, longest), DEADLINE) == longest
 
 
+@pytest.mark.live
 async def test_a_hundred_requests_at_once_are_answered() -> None:
     """No more than a kernel's buffer holds: beyond it they would be lost."""
     with trio.fail_after(DEADLINE):
@@ -244,11 +247,11 @@ async def test_a_hundred_requests_at_once_are_answered() -> None:
                 heard: list[bytes | None] = []
                 for number in range(100):
                     a.machine.ask(b.me, b"%d" % number, heard.append)
-                while len(heard) < 100:
-                    await trio.sleep(0.001)
+                await until(lambda heard=heard: len(heard) >= 100)  # type: ignore[misc]
                 assert heard == [b"%d" % number for number in range(100)]
 
 
+@pytest.mark.live
 async def test_timers_fire_in_order_and_a_cancelled_one_does_not() -> None:
     fired: list[int] = []
     async with open_datagram(Echo, host=HERE) as node:
@@ -256,9 +259,7 @@ async def test_timers_fire_in_order_and_a_cancelled_one_does_not() -> None:
         for delay in (30, 10, 20):
             node.after(delay * MS, fired.append, delay)
         node.after(5 * MS, fired.append, 5).cancel()
-        with trio.fail_after(DEADLINE):
-            while len(fired) < 3:
-                await trio.sleep(0.001)
+        await until(lambda: len(fired) >= 3)
     assert fired == [10, 20, 30]
 
 
@@ -266,6 +267,7 @@ def later(node: DatagramEnv, done: Callable[[str], None]) -> None:
     node.after(2 * SECOND, done, "late")
 
 
+@pytest.mark.live
 async def test_a_call_has_a_deadline_and_can_be_cancelled(autojump_clock: trio.testing.MockClock) -> None:
     async with open_datagram(Echo, host=HERE) as node:
         with pytest.raises(NoAnswer, match="no answer within 5 s"):
@@ -276,6 +278,7 @@ async def test_a_call_has_a_deadline_and_can_be_cancelled(autojump_clock: trio.t
         await trio.sleep(3)
 
 
+@pytest.mark.live
 async def test_a_call_that_outlives_its_node_is_told_so() -> None:
     told: list[UsageError] = []
 
@@ -294,6 +297,7 @@ async def test_a_call_that_outlives_its_node_is_told_so() -> None:
         await node.call(lambda done: None, 30)
 
 
+@pytest.mark.live
 async def test_a_mistake_of_the_machine_ends_the_block_as_itself() -> None:
     with trio.fail_after(DEADLINE), pytest.raises(ZeroDivisionError):
         async with open_datagram(Echo, host=HERE) as node:
@@ -302,6 +306,7 @@ async def test_a_mistake_of_the_machine_ends_the_block_as_itself() -> None:
     assert node.machine.stopped
 
 
+@pytest.mark.live
 async def test_the_port_is_free_again_after_the_block_and_no_socket_is_left() -> None:
     async with open_datagram(Echo, host=HERE) as node:
         with pytest.raises(UsageError, match="take another, or 0"):
@@ -312,6 +317,7 @@ async def test_the_port_is_free_again_after_the_block_and_no_socket_is_left() ->
     gc.collect()
 
 
+@pytest.mark.live
 async def test_what_the_kernel_does_not_take_is_counted_and_no_error() -> None:
     async with open_datagram(Echo, host=HERE) as node:
         node.send(("::1", 9), b"x")
@@ -319,6 +325,7 @@ async def test_what_the_kernel_does_not_take_is_counted_and_no_error() -> None:
         assert node.counts == {UNSENT: 2}
 
 
+@pytest.mark.live
 @pytest.mark.parametrize(("host", "port"), [("localhost", 0), ("", 0), ("203.0.113.1", 0), (HERE, 1 << 16), (HERE, -1)])
 async def test_a_place_where_nobody_can_listen_is_refused(host: str, port: int) -> None:
     with pytest.raises(UsageError):
@@ -346,9 +353,9 @@ async def test_a_port_that_is_no_number_is_refused(port: Any) -> None:
             pass
 
 
+@pytest.mark.live
 async def test_a_datagram_over_the_limit_is_garbage() -> None:
     with trio.fail_after(DEADLINE), socket.socket(type=socket.SOCK_DGRAM) as sock:
         async with open_datagram(Echo, host=HERE) as node:
             sock.sendto(bytes(HEAD + CONTENT_LIMIT + 1), node.me)
-            while node.counts != {GARBAGE: 1}:
-                await trio.sleep(0.001)
+            await until(lambda: node.counts == {GARBAGE: 1})

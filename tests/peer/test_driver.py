@@ -22,6 +22,7 @@ from libweft.peer.machine import SECOND, Env, Lane, Link, Machine, Message, Peer
 from libweft.peer.trace.kinds import LINK_DOWN, LINK_UP, NODE_DOWN, NODE_UP, ROLE, SEND
 from libweft.peer.trace.tracer import Tracer
 from tests.peer.live_world import JUMP_S, LiveWorld
+from tests.waiting import until
 
 HERE = ["/ip4/127.0.0.1/tcp/0"]
 DEADLINE_S = 60
@@ -109,6 +110,7 @@ def pair(world: LiveWorld) -> tuple[Talker, Talker]:
 # Bounds.
 
 
+@pytest.mark.live
 async def test_what_waits_for_a_dial_is_bounded_and_the_rest_is_told(world: LiveWorld, autojump_clock: MockClock) -> None:
     one, two = pair(world)
     big = bytes(LIMIT // 4)
@@ -118,6 +120,7 @@ async def test_what_waits_for_a_dial_is_bounded_and_the_rest_is_told(world: Live
     assert len(two.heard) == 3 and len(one.lost) == 3
 
 
+@pytest.mark.live
 async def test_a_slow_link_drops_lazy_messages_and_is_given_up_for_others(world: LiveWorld, autojump_clock: MockClock) -> None:
     one, two = pair(world)
     one.env.connect(world.peer(1))
@@ -136,6 +139,7 @@ async def test_a_slow_link_drops_lazy_messages_and_is_given_up_for_others(world:
     assert not two.up
 
 
+@pytest.mark.live
 async def test_once_a_backlog_is_gone_that_is_told(world: LiveWorld, autojump_clock: MockClock) -> None:
     one, two = pair(world)
     one.env.connect(world.peer(1))
@@ -147,6 +151,7 @@ async def test_once_a_backlog_is_gone_that_is_told(world: LiveWorld, autojump_cl
     assert (one.env.backlog(world.peer(1)), one.drains, len(two.heard)) == (0, 1, 3)
 
 
+@pytest.mark.live
 async def test_what_is_urgent_overtakes_what_waits(world: LiveWorld, autojump_clock: MockClock) -> None:
     one, two = pair(world)
     one.env.connect(world.peer(1))
@@ -158,6 +163,7 @@ async def test_what_is_urgent_overtakes_what_waits(world: LiveWorld, autojump_cl
     assert len(two.heard) == 9 and two.heard[0] == b"now"
 
 
+@pytest.mark.live
 async def test_a_million_bytes_pass_and_more_are_refused_at_the_call(world: LiveWorld, autojump_clock: MockClock) -> None:
     one, two = pair(world)
     one.env.send(world.peer(1), Order(bytes(1_000_000)))
@@ -170,6 +176,7 @@ async def test_a_million_bytes_pass_and_more_are_refused_at_the_call(world: Live
 # Crashes.
 
 
+@pytest.mark.live
 async def test_a_crash_of_a_machine_stops_its_stack_loudly_and_names_the_error() -> None:
     with trio.fail_after(DEADLINE_S):
         async with open_host(Identity.new(), listen=HERE) as a, open_host(Identity.new()) as b, run_stack(b, talker) as sender:
@@ -185,6 +192,7 @@ async def test_a_crash_of_a_machine_stops_its_stack_loudly_and_names_the_error()
 # State and epochs.
 
 
+@pytest.mark.live
 async def test_what_a_machine_stores_is_there_after_a_restart_and_its_epoch_is_a_later_one(tmp_path: Path) -> None:
     epochs = []
     for turn in range(3):
@@ -216,6 +224,7 @@ def test_a_store_is_bounded_and_keeps_what_it_had(tmp_path: Path) -> None:
 # Traces.
 
 
+@pytest.mark.live
 async def test_what_a_peer_is_from_now_on_is_logged_though_nobody_traces(
     world: LiveWorld, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -224,6 +233,7 @@ async def test_what_a_peer_is_from_now_on_is_logged_though_nobody_traces(
     assert f"{peer_text(world.peer(1))} is graylisted" in caplog.text
 
 
+@pytest.mark.live
 async def test_a_live_run_is_traced_like_a_simulated_one(tmp_path: Path) -> None:
     rows: list[tuple[object, ...]] = []
 
@@ -258,11 +268,6 @@ def heard(driver: Driver) -> list[bytes]:
     return machine.heard
 
 
-async def until(true: Callable[[], bool]) -> None:
-    while not true():
-        await trio.sleep(0.001)
-
-
 # Answers and half frames.
 
 
@@ -280,6 +285,7 @@ class Library(Machine):
         reply(Large(bytes(int(msg.text))))
 
 
+@pytest.mark.live
 async def test_an_answer_larger_than_the_window_comes_whole(world: LiveWorld, autojump_clock: MockClock) -> None:
     one, _ = (world.machines(world.add(lambda env: [Library(env())]))[0] for _ in range(2))
     found: list[object] = []
@@ -289,6 +295,7 @@ async def test_an_answer_larger_than_the_window_comes_whole(world: LiveWorld, au
     assert sorted(len(reply.text) for reply in found if isinstance(reply, Large)) == [10, 300_000, 1_000_000]
 
 
+@pytest.mark.live
 async def test_frames_that_never_end_are_bounded_over_all_streams_of_a_link(world: LiveWorld, autojump_clock: MockClock) -> None:
     one, two = pair(world)
     one.env.connect(world.peer(1))

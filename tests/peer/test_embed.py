@@ -280,6 +280,7 @@ def test_an_error_of_the_block_still_closes_cleanly(quick_host: Any, log: Log) -
     on_asyncio(main())
 
 
+@pytest.mark.live
 def test_a_crash_comes_out_of_calls_under_way_of_the_next_and_at_exit_on_asyncio() -> None:
     async def main() -> None:
         kept: list[Guest[Host]] = []
@@ -301,6 +302,7 @@ def test_a_crash_comes_out_of_calls_under_way_of_the_next_and_at_exit_on_asyncio
     on_asyncio(main())
 
 
+@pytest.mark.live
 def test_a_crash_nobody_called_into_comes_out_at_exit() -> None:
     async def main() -> None:
         with pytest.raises(MachineError):
@@ -497,6 +499,7 @@ def test_a_timeout_of_the_function_itself_is_its_own(portal: Portal[str]) -> Non
         portal.call(slow, timeout=DEADLINE_S)
 
 
+@pytest.mark.live
 def test_a_crash_comes_out_of_calls_and_at_exit_in_a_thread() -> None:
     with pytest.raises(MachineError) as at_exit, in_thread(a_crashing_stack) as portal:
         with pytest.raises(MachineError) as under_way:
@@ -604,6 +607,7 @@ async def two_hosts() -> AsyncIterator[tuple[Host, Host]]:
         yield one, other
 
 
+@pytest.mark.live
 def test_hosts_ping_each_other_on_asyncio_while_asyncio_goes_on() -> None:
     async def main() -> None:
         turns = 0
@@ -626,6 +630,7 @@ def test_hosts_ping_each_other_on_asyncio_while_asyncio_goes_on() -> None:
     on_asyncio(main())
 
 
+@pytest.mark.live
 def test_hosts_in_two_threads_ping_each_other() -> None:
     def opener() -> AbstractAsyncContextManager[Host]:
         return open_host(Identity.new(), listen=HERE)

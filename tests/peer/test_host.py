@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import socket
 import struct
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
@@ -20,6 +19,7 @@ from libweft.peer.live import identify
 from libweft.peer.live.host import Host, HostConfig, open_host
 from libweft.peer.live.link import LiveLink, Stream, StreamError
 from libweft.peer.live.transport import DialError, secured
+from tests.waiting import until
 
 ECHO = "/test/echo/1.0.0"
 FOUR, SIX = "/ip4/127.0.0.1/tcp/0", "/ip6/::1/tcp/0"
@@ -30,11 +30,6 @@ def host(listen: str | None = None, config: HostConfig | None = None) -> Abstrac
     return open_host(Identity.new(), listen=[listen] if listen else [], config=config)
 
 
-async def until(true: Callable[[], bool]) -> None:
-    while not true():
-        await trio.sleep(0.002)
-
-
 async def echo(stream: Stream) -> None:
     while data := await stream.receive_some():
         await stream.send_all(data)
@@ -43,6 +38,7 @@ async def echo(stream: Stream) -> None:
 # Addresses.
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("listen", [FOUR, SIX])
 async def test_either_family_can_be_listened_on_and_dialled(listen: str) -> None:
     with trio.fail_after(DEADLINE_S):
@@ -53,6 +49,7 @@ async def test_either_family_can_be_listened_on_and_dialled(listen: str) -> None
             assert b.links[a.peer].outbound and not a.links[b.peer].outbound
 
 
+@pytest.mark.live
 async def test_a_host_on_both_families_is_one_peer() -> None:
     with trio.fail_after(DEADLINE_S):
         async with open_host(Identity.new(), listen=[FOUR, SIX]) as a, host() as b:
@@ -60,6 +57,7 @@ async def test_a_host_on_both_families_is_one_peer() -> None:
             assert first is second and len(a.links) == 1
 
 
+@pytest.mark.live
 async def test_a_wildcard_stands_for_addresses_that_others_can_dial() -> None:
     with trio.fail_after(DEADLINE_S):
         async with host("/ip4/0.0.0.0/tcp/0") as a, host() as b:
@@ -78,6 +76,7 @@ class Nameless(trio.abc.HostnameResolver):
         raise NotImplementedError
 
 
+@pytest.mark.live
 async def test_of_several_addresses_one_that_works_is_enough() -> None:
     trio.socket.set_custom_hostname_resolver(Nameless())
     with trio.fail_after(DEADLINE_S):
@@ -88,6 +87,7 @@ async def test_of_several_addresses_one_that_works_is_enough() -> None:
             assert await b.ping(a.peer) > 0
 
 
+@pytest.mark.live
 async def test_a_name_is_resolved() -> None:
     with trio.fail_after(DEADLINE_S):
         async with host(FOUR) as a, host() as b:
@@ -95,6 +95,7 @@ async def test_a_name_is_resolved() -> None:
             assert await b.ping(name) > 0
 
 
+@pytest.mark.live
 async def test_what_was_tried_is_told_when_nothing_works() -> None:
     stranger = Identity.new().peer
     async with host() as b:
@@ -112,6 +113,7 @@ async def test_what_was_tried_is_told_when_nothing_works() -> None:
         assert b.counts["dials_failed"] == 3 and not b.links
 
 
+@pytest.mark.live
 async def test_a_port_that_is_taken_is_told_and_nothing_stays_open() -> None:
     async with host(FOUR) as a:
         taken = str(a.addresses[0].without_peer())
@@ -123,6 +125,7 @@ async def test_a_port_that_is_taken_is_told_and_nothing_stays_open() -> None:
 # Identify.
 
 
+@pytest.mark.live
 async def test_each_side_learns_protocols_addresses_and_the_signed_record_of_the_other() -> None:
     with trio.fail_after(DEADLINE_S):
         async with host(FOUR) as a, host(FOUR) as b:
@@ -136,6 +139,7 @@ async def test_each_side_learns_protocols_addresses_and_the_signed_record_of_the
             )
 
 
+@pytest.mark.live
 async def test_a_peer_that_is_late_to_say_what_it_speaks_is_asked_again() -> None:
     """As one that stood still for a while; till it answers the link has no protocols."""
     with trio.fail_after(DEADLINE_S):
@@ -156,6 +160,7 @@ async def test_a_peer_that_is_late_to_say_what_it_speaks_is_asked_again() -> Non
             assert len(asked) > 1
 
 
+@pytest.mark.live
 async def test_a_protocol_that_comes_later_is_pushed() -> None:
     changes: list[tuple[str, ...]] = []
 
@@ -177,6 +182,7 @@ async def test_a_protocol_that_comes_later_is_pushed() -> None:
     assert len(changes) == 2
 
 
+@pytest.mark.live
 async def test_a_protocol_that_comes_after_the_peer_asked_and_before_its_link_is_told_is_pushed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -197,6 +203,7 @@ async def test_a_protocol_that_comes_after_the_peer_asked_and_before_its_link_is
 # Streams of one's own.
 
 
+@pytest.mark.live
 async def test_bytes_of_any_size_come_back_over_many_streams_at_once() -> None:
     async def ask(b: Host, address: Address, data: bytes) -> None:
         async with await b.open_stream(address, [ECHO]) as stream, trio.open_nursery() as nursery:
@@ -220,6 +227,7 @@ async def test_bytes_of_any_size_come_back_over_many_streams_at_once() -> None:
             await until(lambda: not link.streams and not a.links[b.peer].streams)
 
 
+@pytest.mark.live
 async def test_a_protocol_that_the_peer_does_not_speak_is_told_and_the_link_stays() -> None:
     with trio.fail_after(DEADLINE_S):
         async with host(FOUR) as a, host() as b:
@@ -233,6 +241,7 @@ async def test_a_protocol_that_the_peer_does_not_speak_is_told_and_the_link_stay
                 a.handle(ECHO, echo)
 
 
+@pytest.mark.live
 async def test_a_handler_that_blames_the_peer_costs_its_link_and_one_that_breaks_its_stream(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -260,6 +269,7 @@ async def test_a_handler_that_blames_the_peer_costs_its_link_and_one_that_breaks
 # Private networks.
 
 
+@pytest.mark.live
 async def test_only_those_with_the_networks_key_reach_each_other() -> None:
     ours = HostConfig(psk=secrets.token_bytes(32), handshake_s=DEADLINE_S)
     theirs = HostConfig(psk=secrets.token_bytes(32), handshake_s=1)
@@ -276,6 +286,7 @@ async def test_only_those_with_the_networks_key_reach_each_other() -> None:
 # The marks.
 
 
+@pytest.mark.live
 async def test_above_the_high_mark_the_longest_silent_links_go_and_protected_ones_stay() -> None:
     config = HostConfig(low_water=2, high_water=4, links=8, grace_s=0)
     with trio.fail_after(DEADLINE_S):
@@ -323,6 +334,7 @@ async def test_a_host_remembers_only_so_many_peers() -> None:
 # Mistakes, and what comes after the end.
 
 
+@pytest.mark.live
 async def test_what_makes_no_sense_is_told_at_the_call_and_the_host_lives() -> None:
     with trio.fail_after(DEADLINE_S):
         async with host(FOUR) as a, host() as b:
@@ -361,6 +373,7 @@ def test_a_config_that_makes_no_sense_is_refused(wrong: dict) -> None:
         HostConfig(**wrong)
 
 
+@pytest.mark.live
 async def test_where_somebody_else_answers_the_next_address_is_tried() -> None:
     with trio.fail_after(DEADLINE_S):
         async with host(FOUR) as a, host(FOUR) as other, host() as b:
@@ -380,6 +393,7 @@ async def test_hearsay_pushes_out_neither_what_worked_nor_who_is_held() -> None:
         assert a.known[held].addresses[0] == place and len(a.known) == 3
 
 
+@pytest.mark.live
 async def test_connections_reset_in_the_handshake_leave_the_host_up() -> None:
     with trio.fail_after(DEADLINE_S):
         async with host(FOUR) as a, host() as b:
@@ -392,6 +406,7 @@ async def test_connections_reset_in_the_handshake_leave_the_host_up() -> None:
             assert await b.ping(a.addresses[0]) > 0
 
 
+@pytest.mark.live
 async def test_a_link_that_comes_up_when_the_host_has_closed_is_closed_too(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = trio.Event()
 

@@ -34,9 +34,12 @@ from libweft.peer.live.outbox import LIMIT
 from libweft.peer.live.ping import PING
 from libweft.peer.live.transport import YAMUX
 from libweft.peer.machine import SECOND, Build, Env, Machine, Message, Peer, PeerInfo, upon
+from tests import waiting
 from tests.peer.hostile import LAYERS, Forged, Hostile, HungUp, Layer, Trap, call, trap
 from tests.peer.live_world import ANYWHERE, JUMP_S, identity
 from tests.peer.small_machines import Answer, Keeper, Note, Oracle, Question, keepers, oracle
+
+pytestmark = pytest.mark.live
 
 DEADLINE_S = 600.0
 """Of the mock clock: it passes only while nothing happens."""
@@ -87,13 +90,7 @@ async def settled(host: Host, tasks: int) -> None:
     await until(lambda: not left(), left)
 
 
-async def until(holds: Callable[[], bool], what: Callable[[], object] = lambda: "the condition") -> None:
-    try:
-        with trio.fail_after(DEADLINE_S / 8):
-            while not holds():
-                await trio.sleep(0.2)
-    except trio.TooSlowError:
-        pytest.fail(f"still there: {what()}")
+until = partial(waiting.until, poll_s=0.2)
 
 
 async def attack(host: Host, layer: Layer = "raw", who: int = BAD, muxers: Sequence[str] = (YAMUX,)) -> Hostile:

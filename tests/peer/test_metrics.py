@@ -19,6 +19,7 @@ from libweft.peer.live.host import HostConfig, open_host
 from libweft.peer.live.metrics import CONNECTIONS, COUNTS, REQUEST, TIME_S, Family, _lines, render, serve_metrics
 from libweft.peer.machine import SECOND, Env, Machine, Message, Peer, upon
 from tests.peer.live_world import JUMP_S, LiveWorld
+from tests.waiting import until
 
 HERE = ["/ip4/127.0.0.1/tcp/0"]
 DEADLINE_S = 60
@@ -71,6 +72,7 @@ def figures(text: str) -> dict[str, float]:
 # The text.
 
 
+@pytest.mark.live
 async def test_a_lone_host_has_every_figure_of_a_host() -> None:
     async with open_host(Identity.new(), listen=HERE) as host:
         families = parsed(render(host))
@@ -86,6 +88,7 @@ async def test_a_lone_host_has_every_figure_of_a_host() -> None:
     assert families["weft_host_info"].samples == {(("peer", peer_text(host.peer)), ("agent", host.config.agent)): 1}
 
 
+@pytest.mark.live
 async def test_links_streams_and_counts_of_two_hosts() -> None:
     asked, asking = Identity.new(), Identity.new()
     gate = trio.Event()
@@ -97,8 +100,7 @@ async def test_links_streams_and_counts_of_two_hosts() -> None:
         async with open_host(asked, listen=HERE) as server, open_host(asking) as client:
             server.handle("/test/wait", wait)
             stream = await client.open_stream(server.addresses[0], ["/test/wait"])
-            while not all(link.told for host in (server, client) for link in host.links.values()) or not server.links:
-                await trio.sleep(0.001)
+            await until(lambda: server.links and all(link.told for host in (server, client) for link in host.links.values()))
             here, there = parsed(render(client)), parsed(render(server))
             assert here["weft_links_by_direction"].samples[("direction", "outbound"),] == 1
             assert there["weft_links_by_direction"].samples[("direction", "inbound"),] == 1
@@ -139,6 +141,7 @@ async def world(autojump_clock: MockClock) -> AsyncIterator[LiveWorld]:
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.live
 async def test_a_stack_shows_what_waits_in_it(autojump_clock: MockClock, world: LiveWorld) -> None:
     one, two = world.add(senders), world.add(senders)
     driver = world.drivers[one]
@@ -214,12 +217,14 @@ async def ask(port: int, request: bytes, *, end: bool = False) -> tuple[int, dic
     return int(status[1]), fields, body
 
 
+@pytest.mark.live
 async def test_get_metrics_is_answered_with_the_text(port: int) -> None:
     status, fields, body = await ask(port, GET)
     assert (status, fields["Content-Type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
     assert parsed(body.decode())["weft_links"].samples == {(): 0}
 
 
+@pytest.mark.live
 @pytest.mark.parametrize(
     ("request_text", "status"),
     [
@@ -254,10 +259,12 @@ async def test_a_request_gets_its_status(port: int, request_text: bytes, status:
     assert (await ask(port, GET))[0] == 200
 
 
+@pytest.mark.live
 async def test_a_request_that_breaks_off_is_nonsense(port: int) -> None:
     assert (await ask(port, GET[:-2], end=True))[0] == 400
 
 
+@pytest.mark.live
 async def test_a_request_may_come_byte_by_byte(port: int) -> None:
     with trio.fail_after(DEADLINE_S):
         async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
@@ -266,6 +273,7 @@ async def test_a_request_may_come_byte_by_byte(port: int) -> None:
             assert (await stream.receive_some()).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
+@pytest.mark.live
 async def test_who_only_connects_or_resets_costs_nothing(port: int) -> None:
     for request in (b"", GET[:10], GET):
         stream = await trio.open_tcp_stream("127.0.0.1", port)
@@ -275,6 +283,7 @@ async def test_who_only_connects_or_resets_costs_nothing(port: int) -> None:
     assert (await ask(port, GET))[0] == 200
 
 
+@pytest.mark.live
 async def test_the_silent_are_cut_off_and_the_others_wait_for_room(autojump_clock: MockClock) -> None:
     autojump_clock.autojump_threshold = JUMP_S
     async with open_host(Identity.new()) as host, trio.open_nursery() as nursery:
@@ -290,6 +299,7 @@ async def test_the_silent_are_cut_off_and_the_others_wait_for_room(autojump_cloc
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.live
 async def test_who_does_not_read_is_cut_off_too(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     autojump_clock.autojump_threshold = JUMP_S
     monkeypatch.setattr("libweft.peer.live.metrics.render", lambda host, driver: "x" * (1 << 26))
@@ -305,6 +315,7 @@ async def test_who_does_not_read_is_cut_off_too(autojump_clock: MockClock, monke
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.live
 @pytest.mark.parametrize(
     ("address", "port"), [("localhost", 0), ("", 0), ("127.0.0.1", 70_000), ("127.0.0.1", -1), ("192.0.2.1", 0)]
 )
@@ -314,6 +325,7 @@ async def test_a_place_that_cannot_be_is_refused(address: str, port: int) -> Non
             await serve_metrics(host, None, address, port)
 
 
+@pytest.mark.live
 async def test_the_figures_of_a_stack_are_served(autojump_clock: MockClock, world: LiveWorld) -> None:
     driver = world.drivers[world.add(senders)]
     async with trio.open_nursery() as nursery:

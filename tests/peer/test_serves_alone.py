@@ -23,7 +23,8 @@ from tests.peer.live_world import JUMP_S, LiveWorld
 
 AMPLE = 30 * SECOND
 NOBODY = 77
-WORLDS = ["fake", "fake+codec", "live", "sim", "sim+codec"]
+LIVE = pytest.param("live", marks=pytest.mark.live)
+WORLDS = ["fake", "fake+codec", LIVE, "sim", "sim+codec"]
 
 
 class Letter(Message, frozen=True, tag=1):
@@ -163,7 +164,7 @@ async def world(request: pytest.FixtureRequest, autojump_clock: MockClock) -> As
 
 
 everywhere = pytest.mark.parametrize("world", WORLDS, indirect=True)
-live_only = pytest.mark.parametrize("world", ["live"], indirect=True)
+live_only = pytest.mark.parametrize("world", [LIVE], indirect=True)
 
 
 def post(world: World, node: Any) -> Post:

@@ -21,6 +21,7 @@ from libweft.pubsub.message import OrderHeader, Publication, Verdict
 from libweft.pubsub.ordering.causal import CausalConfig
 from libweft.pubsub.ordering.fifo import STREAMS, Fifo, FifoConfig
 from tests.pubsub.test_flood import Given, Judge
+from tests.waiting import until
 
 HERE = ("/ip4/127.0.0.1/tcp/0",)
 STACK = "static/flood"
@@ -37,13 +38,13 @@ async def pair() -> AsyncIterator[tuple[PubSub, PubSub]]:
 
 
 async def until_delivered(node: PubSub, count: int) -> None:
-    while node.stats().get("delivered", 0) < count:
-        await trio.sleep(0.002)
+    await until(lambda: node.stats().get("delivered", 0) >= count, lambda: f"{count} deliveries: {node.stats()}")
 
 
 # Buffers.
 
 
+@pytest.mark.live
 @pytest.mark.parametrize(("policy", "kept"), [("drop oldest", [b"2", b"3"]), ("drop newest", [b"0", b"1"])])
 async def test_a_full_buffer_drops_as_told_and_counts(pair: tuple[PubSub, PubSub], policy: Full, kept: list[bytes]) -> None:
     a, b = pair
@@ -55,6 +56,7 @@ async def test_a_full_buffer_drops_as_told_and_counts(pair: tuple[PubSub, PubSub
         assert messages.dropped == a.stats()["dropped"] == 2
 
 
+@pytest.mark.live
 async def test_a_subscription_that_waits_loses_nothing(pair: tuple[PubSub, PubSub]) -> None:
     a, b = pair
     async with a.subscribe("news", buffer=2, when_full="wait") as messages:
@@ -66,6 +68,7 @@ async def test_a_subscription_that_waits_loses_nothing(pair: tuple[PubSub, PubSu
         assert messages.dropped == 0
 
 
+@pytest.mark.live
 async def test_leaving_a_subscription_lets_what_waited_for_it_go_on(pair: tuple[PubSub, PubSub]) -> None:
     a, b = pair
     async with a.subscribe("news", buffer=10) as other:
@@ -97,6 +100,7 @@ async def test_iteration_ends_with_the_subscription() -> None:
 # Validators.
 
 
+@pytest.mark.live
 async def test_validators_plain_and_async_decide_what_is_delivered(pair: tuple[PubSub, PubSub]) -> None:
     a, b = pair
 
@@ -114,6 +118,7 @@ async def test_validators_plain_and_async_decide_what_is_delivered(pair: tuple[P
     assert (a.stats()["rejected"], a.stats()["ignored"]) == (1, 1)
 
 
+@pytest.mark.live
 async def test_a_validator_that_raises_rejects_and_the_node_goes_on(pair: tuple[PubSub, PubSub]) -> None:
     a, b = pair
 
@@ -128,6 +133,7 @@ async def test_a_validator_that_raises_rejects_and_the_node_goes_on(pair: tuple[
     assert a.stats()["validator_failed"] == 1
 
 
+@pytest.mark.live
 async def test_a_slow_validator_is_bounded_and_stops_nobody(pair: tuple[PubSub, PubSub]) -> None:
     a, b = pair
     release = trio.Event()
@@ -147,6 +153,7 @@ async def test_a_slow_validator_is_bounded_and_stops_nobody(pair: tuple[PubSub, 
         assert sorted([(await anext(slowly)).data for _ in range(2)]) == [b"0", b"1"]
 
 
+@pytest.mark.live
 async def test_a_topic_that_nobody_reads_stops_no_other(pair: tuple[PubSub, PubSub]) -> None:
     """Its messages wait for their verdict, and take a share of the room, never all."""
     a, b = pair
@@ -198,6 +205,7 @@ async def test_whoever_waits_for_a_node_hears_of_its_end() -> None:
     assert sorted(ended) == ["neighbors_up", "publish", "subscription"]
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("order", ["none", "causal"])
 @pytest.mark.parametrize("stack", ["vcube/vcube-ps", "vcube/vcube-pb", "vcube/srpt-s"])
 async def test_whoever_waits_for_a_network_that_never_came_hears_of_the_end_too(
@@ -326,6 +334,7 @@ async def test_data_that_is_no_bytes_and_one_address_for_several_are_refused() -
         PubSubConfig(size=0)
 
 
+@pytest.mark.live
 async def test_a_message_over_the_limit_is_not_taken_from_others(pair: tuple[PubSub, PubSub]) -> None:
     a, b = pair
     async with a.subscribe("t") as messages:
@@ -334,6 +343,7 @@ async def test_a_message_over_the_limit_is_not_taken_from_others(pair: tuple[Pub
         assert (await anext(messages)).data == b"small"
 
 
+@pytest.mark.live
 async def test_a_busy_topic_loses_nothing_to_a_subscriber_that_keeps_up(pair: tuple[PubSub, PubSub]) -> None:
     a, b = pair
     heard = 0
@@ -351,6 +361,7 @@ async def test_a_busy_topic_loses_nothing_to_a_subscriber_that_keeps_up(pair: tu
     assert a.stats()["refused"] == 0
 
 
+@pytest.mark.live
 async def test_cancelling_a_publish_or_a_subscription_leaves_the_node_whole(pair: tuple[PubSub, PubSub]) -> None:
     a, b = pair
     with trio.move_on_after(0):
@@ -456,6 +467,7 @@ def test_what_is_held_is_bounded() -> None:
     assert len(app.delivered) == FifoConfig().held + 2
 
 
+@pytest.mark.live
 async def test_fifo_over_a_real_network(pair: tuple[PubSub, PubSub]) -> None:
     a, b = pair
     async with a.subscribe("t", order="fifo") as messages, b.subscribe("t", order="fifo"):

@@ -15,6 +15,9 @@ from libweft.pubsub.live.api import PubSub
 from libweft.pubsub.live.subscription import Message
 from libweft.pubsub.message import Publication
 from libweft.pubsub.plumtree import Gossip
+from tests.waiting import until
+
+pytestmark = pytest.mark.live
 
 HERE = ("/ip4/127.0.0.1/tcp/0",)
 DEADLINE_S = 240
@@ -26,8 +29,9 @@ async def take(messages: AsyncIterator[Message], count: int) -> list[bytes]:
 
 async def subscribers_known(node: PubSub, count: int) -> None:
     """GossipSub sends only to those; to whom it has not heard of it would have to gossip."""
-    while isinstance(node.router, GossipSub) and len(node.router.subscribers.get("t", ())) < count:
-        await trio.sleep(0.005)
+    router = node.router
+    if isinstance(router, GossipSub):
+        await until(lambda: len(router.subscribers.get("t", ())) >= count)
 
 
 def deaf(node: PubSub, data: bytes) -> None:

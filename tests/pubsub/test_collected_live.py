@@ -13,7 +13,10 @@ from libweft.peer.trace.files import read_rows
 from libweft.peer.trace.kinds import PUBLISH
 from libweft.pubsub.live import api
 from libweft.pubsub.live.api import PubSub, PubSubConfig
-from tests.peer.test_host import DEADLINE_S, FOUR, until
+from tests.peer.test_host import DEADLINE_S, FOUR
+from tests.waiting import until
+
+pytestmark = pytest.mark.live
 
 NOWHERE = f"/ip4/127.0.0.1/tcp/1/p2p/{peer_text(Identity.from_seed(bytes(32)).peer)}"
 

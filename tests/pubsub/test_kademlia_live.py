@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
@@ -11,17 +11,15 @@ import trio
 from libweft.overlays.kademlia.dht import Kademlia
 from libweft.pubsub.live.api import PubSub
 from libweft.pubsub.live.subscription import Subscription
+from tests.waiting import until
+
+pytestmark = pytest.mark.live
 
 HERE = ("/ip4/127.0.0.1/tcp/0",)
 DEADLINE_S = 240
 PEERS = 20
 TOPICS = ("red", "green", "blue")
 MESSAGES = 5
-
-
-async def until(true: Callable[[], bool]) -> None:
-    while not true():
-        await trio.sleep(0.02)
 
 
 def kademlia(node: PubSub) -> Kademlia:

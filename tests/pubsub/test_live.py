@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -26,16 +26,15 @@ from libweft.pubsub.live import isolation as alone
 from libweft.pubsub.live.api import PubSub, PubSubConfig
 from libweft.pubsub.live.subscription import Message
 from libweft.pubsub.signing import Signing
+from tests import waiting
+from tests.waiting import until
+
+pytestmark = pytest.mark.live
 
 HERE = ("/ip4/127.0.0.1/tcp/0",)
 DEADLINE_S = 240
 ROOT = Path(__file__).parent.parent.parent
 SOMEBODY = peer_text(Identity.from_seed(bytes(32)).peer)
-
-
-async def until(true: Callable[[], bool]) -> None:
-    while not true():
-        await trio.sleep(0.005)
 
 
 def near(node: PubSub, trace: Path | None = None) -> AbstractAsyncContextManager[PubSub]:
@@ -115,7 +114,7 @@ async def test_gossipsub_loses_nothing_that_is_published_before_a_neighbours_fir
                 async with PubSub.open("static/gossipsub", listen=(), bootstrap=a.addresses) as b:
                     await b.neighbors_up()
                     await b.publish("news", b"%d" % number)
-                with trio.move_on_after(5):
+                with trio.move_on_after(waiting.DEADLINE_S):
                     heard += await take(messages, 1)
     assert [message.data for message in heard] == [b"%d" % number for number in range(20)]
 
@@ -281,6 +280,11 @@ async def weft(*argv: str, stdin: int = subprocess.DEVNULL) -> AsyncIterator[tri
     )
     try:
         yield process
+    except BaseException:
+        process.kill()
+        with trio.CancelScope(shield=True):
+            print(f"weft {' '.join(argv)} had more to say:", await rest(process.stdout), await rest(process.stderr), sep="\n")
+        raise
     finally:
         process.kill()
         with trio.CancelScope(shield=True):

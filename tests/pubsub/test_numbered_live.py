@@ -10,6 +10,8 @@ import trio
 from libweft.overlays.description import Options
 from libweft.pubsub.live.api import PubSub, PubSubConfig
 
+pytestmark = pytest.mark.live
+
 STACKS = ("vcube/vcube-ps", "vcube/vcube-pb", "vcube/srpt-s", "vcube/srpt-b", "kademlia/srpt-s")
 HERE = ("/ip4/127.0.0.1/tcp/0",)
 AT_FIRST: Options = {"root": 0}  # the first node has that place

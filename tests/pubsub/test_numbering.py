@@ -160,6 +160,7 @@ class Liar:
         self._env.send(peer, msg)
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("stack", ["vcube/vcube-ps", "vcube/vcube-pb"])
 async def test_live_nodes_hear_all_of_a_source_behind_a_relay_that_lies(stack: str) -> None:
     config = PubSubConfig(router={"patience": SECOND})

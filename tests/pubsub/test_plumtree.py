@@ -1218,6 +1218,7 @@ def test_ten_nodes_in_the_simulator(codec: bool, draw: str) -> None:
     assert trees == [False] + [True] * 9
 
 
+@pytest.mark.live
 def test_ten_nodes_on_loopback_before_and_after_two_of_them_crash() -> None:
     plan = Plan()
 

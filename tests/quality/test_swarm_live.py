@@ -25,7 +25,7 @@ from libweft.bench.perf.swarm import live as swarm_live
 from libweft.bench.perf.swarm import measure as swarm
 from libweft.bench.perf.swarm.plan import QUICK, SwarmConfig, draw
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.live]
 
 DEADLINE_S = 120.0
 TINY = SwarmConfig(peers=8, senders=3, rate=4.0, seconds=5.0, killed=2, joining=1, processes=2, seed=2, step=0.0)

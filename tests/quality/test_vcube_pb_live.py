@@ -29,8 +29,9 @@ from libweft.peer.trace.kinds import DELIVER, NODE_DOWN, PUBLISH
 from libweft.peer.trace.tracer import Tracer
 from libweft.pubsub.live import api
 from libweft.pubsub.live.api import PubSub
+from tests.waiting import until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.live]
 
 STACK = "vcube/vcube-pb"
 HERE = ("/ip4/127.0.0.1/tcp/0",)
@@ -79,8 +80,7 @@ class Swarm:
         return tell(self.recorder.events)
 
     async def delivered(self, count: int) -> None:
-        while self.count(DELIVER) < count:
-            await trio.sleep(0.01)
+        await until(lambda: self.count(DELIVER) >= count, lambda: f"{count} deliveries, of {self.count(DELIVER)}")
 
     async def said(self, speakers: list[PubSub]) -> None:
         while not set(speakers) <= self.done:

@@ -30,7 +30,7 @@ from libweft.peer.sim.faults import MassCrash
 from tests.bench.spark.cluster import ROOT, Cluster, standalone
 from tests.conftest import note_replay
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.live]
 
 SCENARIO = Scenario(
     stack="hyparview/plumtree",

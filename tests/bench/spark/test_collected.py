@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import pytest
 import trio
 from pyspark.sql import SparkSession
 
@@ -24,6 +25,7 @@ from libweft.peer.trace.kinds import JOINED, Row
 from libweft.pubsub.live.api import PubSub, PubSubConfig
 from libweft.pubsub.live.subscription import Subscription
 from tests.peer.test_host import FOUR
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 DEADLINE_S = 120
@@ -59,8 +61,7 @@ async def talk(nodes: list[tuple[PubSub, Subscription]], messages: int) -> None:
 
 async def until_written(nodes: list[tuple[PubSub, Subscription]]) -> None:
     for node, _ in nodes:
-        while node.stats()["traces_waiting"]:
-            await trio.sleep(0.05)
+        await until(lambda node=node: not node.stats()["traces_waiting"])  # type: ignore[misc]
 
 
 def test_the_analysis_tells_how_exact_clocks_are_and_what_is_missing(tmp_path: Path) -> None:
@@ -72,6 +73,7 @@ def test_the_analysis_tells_how_exact_clocks_are_and_what_is_missing(tmp_path: P
     assert "1 nodes were set right to 2.5 ms" in clocks and "7 did not fit" in missing and "4 were beyond" in missing
 
 
+@pytest.mark.live
 async def test_a_collector_that_was_killed_costs_nothing(tmp_path: Path, spark: SparkSession) -> None:
     folder, key = tmp_path / "run", tmp_path / "key"
     with trio.fail_after(DEADLINE_S):

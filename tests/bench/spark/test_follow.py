@@ -153,6 +153,7 @@ def test_what_cannot_be_followed_is_one_line(words: list[str], complaint: str, c
     assert complaint in capsys.readouterr().err
 
 
+@pytest.mark.live
 @pytest.mark.slow
 def test_an_interrupt_ends_the_command_cleanly(tmp_path: Path) -> None:
     traced(tmp_path / "run", at(1, 0, PUBLISH, 1))

@@ -22,7 +22,7 @@ import trio
 from libweft.pubsub.live.api import PubSub, PubSubConfig
 from libweft.pubsub.live.subscription import Subscription
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.live]
 
 STACK = "hyparview/plumtree"
 HERE = "/ip4/127.0.0.1/tcp/0"
@@ -163,6 +163,7 @@ async def pass_by(seconds: float, followed: Program, collector: Program, sizes: 
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:
+    """As `waiting.until`, but a Spark that starts may take longer: the deadline is that of the test."""
     print(f"{trio.current_time() % 10_000:7.1f} s: waiting for {what}")
     while not condition():
         await trio.sleep(0.1)

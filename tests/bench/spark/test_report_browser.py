@@ -18,7 +18,7 @@ from tests.bench.test_report_live import figures
 from tests.bench.test_report_sweep import swept
 from tests.examples.devtools import Browser, Page, open_browser
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.live]
 
 DEADLINE_S = 240
 WIDTHS = (1_280, 390)

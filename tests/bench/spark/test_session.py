@@ -86,6 +86,7 @@ def test_a_strange_master_is_refused_before_anything_starts(master: str) -> None
         pass
 
 
+@pytest.mark.live
 @pytest.mark.parametrize(
     "form", ["spark://127.0.0.1:{port}", "spark://127.0.0.1:{port},127.0.0.1:{port}", "sc://127.0.0.1:{port}/;x=1"]
 )
@@ -108,6 +109,7 @@ def test_a_port_that_is_no_number_is_told() -> None:
         pass
 
 
+@pytest.mark.live
 def test_of_several_masters_one_is_enough() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         nobody = free.getsockname()[1]

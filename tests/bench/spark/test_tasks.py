@@ -130,6 +130,7 @@ overlay = {graph = "er", degree = 2}
 """
 
 
+@pytest.mark.live
 @pytest.mark.slow
 def test_a_sweep_whose_driver_is_killed_is_ended_by_repeating_it_and_tells_what_one_at_a_stroke_does(
     spark: SparkSession, tmp_path: Path
@@ -165,6 +166,7 @@ def test_a_sweep_whose_driver_is_killed_is_ended_by_repeating_it_and_tells_what_
     assert [line.partition("; replay: ")[2] for line in lines[:-1]] == [command(scenario) for scenario in poisoned]
 
 
+@pytest.mark.live
 @pytest.mark.slow
 def test_the_command_sweeps_on_a_spark_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(POISONED)

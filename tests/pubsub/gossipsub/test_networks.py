@@ -463,6 +463,7 @@ def test_every_virtual_world_makes_the_same_deliveries(nodes: int, seed: int) ->
     assert found == dict.fromkeys(WORLDS, Plan(nodes, seed).expected())
 
 
+@pytest.mark.live
 @pytest.mark.parametrize(("nodes", "seed"), [(2, 6), (6, 4)])
 def test_on_loopback_the_deliveries_are_the_same(nodes: int, seed: int) -> None:
     assert Plan(nodes, seed).expected() != []
@@ -482,6 +483,7 @@ class Star(LiveWorld):
         self.drivers[host.peer].start(build(self.drivers[host.peer].env))
 
 
+@pytest.mark.live
 def test_the_leaves_of_a_star_dial_each_other_by_signed_records() -> None:
     """A leaf knows another's address only by its own signed record, which the centre passed on."""
     options: Options = {"d": 2, "d_lo": 1, "d_hi": 2, "d_score": 1, "d_out": 0, "score_with": "accept_px=0"}
@@ -564,6 +566,7 @@ async def pair() -> AsyncIterator[tuple[PubSub, PubSub]]:
             yield a, b
 
 
+@pytest.mark.live
 async def test_applications_talk_over_gossipsub(pair: tuple[PubSub, PubSub]) -> None:
     a, b = pair
     async with a.subscribe("t") as messages, b.subscribe("t") as others:
@@ -576,6 +579,7 @@ async def test_applications_talk_over_gossipsub(pair: tuple[PubSub, PubSub]) -> 
         assert (found.data, found.source, (await anext(others)).data) == (b"hello", b.peer, b"hello")
 
 
+@pytest.mark.live
 async def test_a_topic_that_the_filter_forbids_is_refused_to_the_application(pair: tuple[PubSub, PubSub]) -> None:
     router = pair[0].router
     assert isinstance(router, GossipSub)
