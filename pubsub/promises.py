@@ -1,6 +1,6 @@
 """Promises: the properties that a router keeps, and the kinds of faults that each of them withstands.
 
-The definitions are those of `libweft.bench.runs.history`, which checks them in the rows of a run. A node is correct as long as it
+The definitions are those of `libweft.bench.runs.property_checks`, which checks them in the rows of a run. A node is correct as long as it
 stays up; a subscriber counts from the moment at which its subscription is in force.
 """
 

@@ -19,8 +19,8 @@ from pyspark.sql import functions as F
 
 from libweft.bench.spark import latency
 from libweft.bench.spark.delivery import NORMAL_95
-from libweft.bench.spark.distributions import width
 from libweft.bench.spark.gather import DELIVERY, RECEPTION
+from libweft.bench.spark.percentiles import width
 from libweft.peer.machine import MS
 
 if TYPE_CHECKING:

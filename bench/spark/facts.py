@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from libweft.bench.spark.distributions import MOST
+from libweft.bench.spark.percentiles import MOST
 from libweft.peer.trace.kinds import DELIVER, DROP, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from libweft.bench.spark import delivery, facts, latency, load
-from libweft.bench.spark.distributions import group_of, histogram, spread, told_apart
+from libweft.bench.spark.percentiles import group_of, histogram, spread, told_apart
 from libweft.bench.spark.traces import Traces
 from libweft.peer.trace.kinds import DELIVER, DROP, DUPLICATE, QUEUE, RECEIVE, SEND
 

@@ -1,6 +1,6 @@
 """How long things took, in microseconds: delivery, reception, the wait for a causal barrier, a subscription.
 
-Of a pair, a column each, null where a pair does not count; `libweft.bench.spark.distributions` turns the values into means,
+Of a pair, a column each, null where a pair does not count; `libweft.bench.spark.percentiles` turns the values into means,
 percentiles and histograms, by run, or by topic, hop or stretch of time beside it.
 """
 

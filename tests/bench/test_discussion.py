@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from libweft.bench.runs.history import Event, Recorder
+from libweft.bench.runs.property_checks import Event, Recorder
 from libweft.bench.runs.reading import validate
 from libweft.bench.runs.run import run
 from libweft.bench.runs.scenario import Scenario, Workload

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from libweft.bench.runs.history import Event, causal, fifo, integrity, tell
+from libweft.bench.runs.property_checks import Event, causal, fifo, integrity, tell
 from libweft.overlays.claims import ID
 from libweft.overlays.overlay import Overlay
 from libweft.peer.codec import FRAME_LIMIT, msgpack

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from libweft.bench.runs.history import Recorder, fifo, integrity, tell
+from libweft.bench.runs.property_checks import Recorder, fifo, integrity, tell
 from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import run
 from libweft.bench.runs.scenario import Churn, Scenario, Workload

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from libweft.bench.runs.history import Recorder
+from libweft.bench.runs.property_checks import Recorder
 from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import run
 from libweft.bench.runs.scenario import Churn, Network, Scenario, Workload

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from libweft.bench.runs.history import Recorder, Story, Violation, causal, complete, fifo, integrity, tell
+from libweft.bench.runs.property_checks import Recorder, Story, Violation, causal, complete, fifo, integrity, tell
 from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import run
 from libweft.bench.runs.scenario import Churn, Scenario, Workload

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from libweft.bench.runs.history import (
+from libweft.bench.runs.property_checks import (
     Event,
     Recorder,
     Story,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from libweft.bench.runs.history import Story, agreement, causal, fifo, integrity, tell, validity
+from libweft.bench.runs.property_checks import Story, agreement, causal, fifo, integrity, tell, validity
 from libweft.bench.runs.run import run
 from libweft.bench.runs.scenario import Scenario
 from libweft.pubsub.ordering.causal import Causal

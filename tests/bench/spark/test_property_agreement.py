@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from libweft.bench.runs.history import Event, causal, fifo, gapless, tell
+from libweft.bench.runs.property_checks import Event, causal, fifo, gapless, tell
 from libweft.bench.spark import facts, order
 from libweft.peer.machine import MessageId
 from libweft.peer.trace.kinds import DELIVER, JOINED, PUBLISH

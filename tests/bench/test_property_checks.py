@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from libweft.bench.runs.history import (
+from libweft.bench.runs.property_checks import (
     Event,
     Recorder,
     Story,
