@@ -1,7 +1,7 @@
 """Promises: the properties that a router keeps, and the kinds of faults that each of them withstands.
 
-The definitions are those of `libweft.bench.runs.property_checks`, which checks them in the rows of a run. A node is correct as long as it
-stays up; a subscriber counts from the moment at which its subscription is in force.
+The definitions are those of `libweft.bench.runs.property_checks`, which checks them in the rows of a run. A node is correct as
+long as it stays up; a subscriber counts from the moment at which its subscription is in force.
 """
 
 from __future__ import annotations
