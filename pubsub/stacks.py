@@ -61,7 +61,7 @@ class Config(Protocol):
 
 @dataclass(frozen=True)
 class StaticConfig:
-    graph: str = "regular"  # who knows whom: regular, ring, full, random, or the name of a file
+    graph: str = "regular"  # who knows whom: regular, ring, full, er, or the name of a file
     degree: int = 5  # links of a node, in the graphs that have a number of them
     dial_after: int = 0  # microseconds from its start until a node dials
 
