@@ -1,10 +1,12 @@
-# Every target does its own set-up: .venv is made on first use, and again when pyproject.toml changes or the tree has moved.
+# Every target does its own set-up: .venv is made on first use, and again when pyproject.toml or requirements.lock changes or
+# the tree has moved.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test slow-short browser chat interop interop-cold interop-rust fuzz demo bench protobuf clean FORCE
+.PHONY: help setup lock test slow-short browser chat interop interop-cold interop-rust fuzz demo bench protobuf clean FORCE
 
 BIN := .venv/bin
 STAMP := .venv/.stamp
+LOCK := requirements.lock
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 # The first that is new enough; a name on the PATH may be a launcher for a Python that is not there, so each is run.
@@ -18,6 +20,7 @@ endif
 
 help:
 	@echo 'make setup       .venv with all extras and the tools for development; leaves .venv/bin/weft'
+	@echo 'make lock        requirements.lock, after a change in pyproject.toml; UPGRADE=1 takes the newest versions'
 	@echo 'make test        ruff, mypy and all tests but the slow ones'
 	@echo 'make slow-short  the slow tests, some minutes'
 	@echo 'make chat        a chat in the browser; the terminal says how a friend joins'
@@ -33,18 +36,38 @@ help:
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml $(MOVED)
+# uv trusts the certificates of the system, as pip does: a proxy may have its own.
+UV := UV_SYSTEM_CERTS=1 $(BIN)/uv --quiet
+INSTALL := $(UV) pip install --python $(BIN)/python
+
+# pip brings the uv that the lock names. uv first tries what it has on this machine, which takes seconds. pip has the last try,
+# because a machine may name its package index only to pip.
+$(STAMP): pyproject.toml $(LOCK) $(MOVED)
 	@python="$(PYTHON)"; "$${python:-python3}" -c '$(NEW_ENOUGH)' || \
 		{ echo 'weft needs Python 3.11 or newer; name one: make PYTHON=/path/to/python3.11' >&2; exit 1; }
 	@echo 'setting up .venv'
 	@"$(PYTHON)" -m venv --clear .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@sed -n '/^uv==/,/[^\\]$$/p' $(LOCK) > .venv/uv.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r .venv/uv.txt
+	@$(INSTALL) --require-hashes --build-constraints $(LOCK) -r $(LOCK) --offline 2>/dev/null || \
+		$(INSTALL) --require-hashes --build-constraints $(LOCK) -r $(LOCK) || \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
+	@$(INSTALL) --offline --no-deps --no-build-isolation --editable .
 	@pwd -P > $@
+
+# The lock keeps the versions that it has, unless pyproject.toml no longer allows one.
+lock: $(BIN)/uv
+	$(UV) pip compile --universal --python-version 3.11 --all-extras --generate-hashes --no-annotate \
+		--custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) --output-file $(LOCK) pyproject.toml >/dev/null
+
+$(BIN)/uv:
+	@$(MAKE) --no-print-directory setup
 
 FORCE:
 
 test: $(STAMP)
 	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check --quiet .
 	$(BIN)/python -m mypy
 	$(BIN)/python -m pytest -q -m 'not slow and not live' -n 2 --dist loadfile --durations=10
 	$(BIN)/python -m tests.run_live -q -m 'live and not slow' -n 2 --dist loadfile --durations=10

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from libweft.overlays import graphs
 from libweft.overlays.graphs import Edges
 from libweft.peer.errors import UsageError
+from libweft.pubsub.options import describe
 
 
 class Impatient(Random):
@@ -190,6 +191,15 @@ def test_an_impossible_graph_is_refused_in_one_line(kind: str, nodes: int, degre
         graphs.draw(kind, nodes, degree, Random(1))
     assert told in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_every_graph_that_the_option_names_is_accepted() -> None:
+    (meaning,) = (found.meaning for found in describe("static/flood") if found.option == "overlay.graph")
+    names, file = meaning.removeprefix("who knows whom: ").split(", or ")
+    assert file == "the name of a file"
+    assert tuple(names.split(", ")) == graphs.NAMED
+    for name in graphs.NAMED:
+        graphs.check(name, 10, 3)
 
 
 def test_a_graph_that_is_hardly_ever_connected_is_given_up_in_one_line() -> None:
