@@ -28,7 +28,7 @@ from tests.peer.test_host import FOUR
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
-DEADLINE_S = 120
+DEADLINE_S = 480
 
 
 @asynccontextmanager
