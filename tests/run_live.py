@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
 def run_again(failures: Sequence[dict[str, Any]]) -> int:
     """Run the tests of `failures` once more, up to the first that fails again, and report the flaky ones if all pass."""
     names = list(dict.fromkeys(failure["test"] for failure in failures))
-    print(f"once more, alone: {len(names)} live tests that failed", flush=True)
+    print(f"once more, alone, the live tests that failed: {len(names)}", flush=True)
     code = subprocess.run([*PYTEST, "-q", "-x", "-p", "no:xdist", "-m", "live", *names]).returncode
     if code == 0:
         for failure in failures:

@@ -50,7 +50,7 @@ def test_py_libp2p_is_measured_beside() -> None:
     assert list(result["ratios"]) == list(link.RATIOS)
 
 
-@pytest.mark.live
+@pytest.mark.live(deadline=600)
 def test_a_profile_shares_out_the_whole_time_of_each_side() -> None:
     for repetitions in (1, 5, 25):  # the kernel looks at its own ticks, and a short run may fall between them
         result = link.profile_link(20_000, repetitions)
