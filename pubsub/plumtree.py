@@ -373,8 +373,8 @@ class Plumtree(Router):
         self._tree(m.id).make_lazy(sender)
         self.held.known_to(sender, m.id)
 
-    def _judged(self, sender: Peer, publication: Publication, hops: int | None, verdict: Verdict) -> None:
-        super()._judged(sender, publication, hops, verdict)
+    def judged(self, sender: Peer, publication: Publication, hops: int | None, verdict: Verdict) -> None:
+        super().judged(sender, publication, hops, verdict)
         self.pending_gossip.pop(publication.id, None)
 
     def _accepted(self, sender: Peer, publication: Publication, hops: int | None) -> None:

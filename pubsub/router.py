@@ -183,7 +183,7 @@ class Router(Machine):
         """A topic where nothing waits is never refused: it may need no time at all."""
         return waiting >= self.pending_topic or (waiting > 0 and self.pending >= self.pending_limit)
 
-    def _judged(self, sender: Peer, publication: Publication, hops: int | None, verdict: Verdict) -> None:
+    def judged(self, sender: Peer, publication: Publication, hops: int | None, verdict: Verdict) -> None:
         self.pending -= 1
         self.waiting[publication.topic] -= 1
         if not self.waiting[publication.topic]:
@@ -221,7 +221,7 @@ class Judgement:
             raise UsageError("a validator answered twice for one message")
         router, sender, publication, hops = self._case
         self._case = None
-        router._judged(sender, publication, hops, verdict)
+        router.judged(sender, publication, hops, verdict)
 
 
 def too_large(publication: Publication, size: int) -> bool:

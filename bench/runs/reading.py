@@ -76,13 +76,10 @@ def merge(
         raise UsageError(f"{blame(wrong, flags) or where}: {wrong.text}") from None
 
 
-def validate(scenario: Scenario) -> Scenario:
-    """Return a scenario that a program built after checking it as one from a file, with its stack and the stack's options.
-
-    The answer has the full name of its stack.
-    """
+def validate(scenario: Scenario) -> None:
+    """Check a scenario that a program built as one from a file is checked, with its stack and the options of the stack."""
     try:
-        return _build(to_dict(scenario))
+        _build(to_dict(scenario))
     except WrongSetting as wrong:
         raise UsageError(f"the scenario: {wrong.text}") from None
 

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from libweft.bench.progress import Progress
 from libweft.bench.runs.counters import Counters
 from libweft.bench.runs.reading import validate
@@ -45,8 +47,9 @@ def run(
     Without a hash only the kinds of rows that the scenario asks for cost time. An observer sees all rows, and stands in the
     place of the counters.
     """
-    scenario = validate(scenario)
+    validate(scenario)
     stack = stacks.find(scenario.stack, scenario.overlay, scenario.router)
+    scenario = replace(scenario, stack=stack.name)
     contacts = stack.introduce(scenario.nodes, stream(scenario.seed, "overlay"), at_once=not scenario.join_every)
     plan = faults.settle(scenario.faults, range(scenario.nodes), stream(scenario.seed, "faults"))
     if save_faults is not None:

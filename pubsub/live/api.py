@@ -123,12 +123,12 @@ class Desk:
             self.in_force.setdefault(interest, trio.Event()).set()
 
     def neighbor_up(self, peer: Peer) -> None:
-        self._notify()
+        self.notify()
 
     def neighbor_down(self, peer: Peer, reason: str) -> None:
-        self._notify()
+        self.notify()
 
-    def _notify(self) -> None:
+    def notify(self) -> None:
         self.changed.set()
         self.changed = trio.Event()
 
@@ -330,7 +330,7 @@ class PubSub:
     def _close(self) -> None:
         """Whoever waits for something of this node is told that it is over."""
         self.closed = True
-        self._desk._notify()
+        self._desk.notify()
         for in_force in self._desk.in_force.values():
             in_force.set()
         for subscription in [each for several in self._desk.subscriptions.values() for each in several]:

@@ -107,7 +107,7 @@ def test_a_wrong_key_or_value_is_named_with_what_is_allowed(tmp_path: Path, text
 
 def test_a_single_name_becomes_the_full_name_of_its_usual_stack(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text("stack = 'plumtree'")
-    assert load(tmp_path / "s.toml").stack == validate(Scenario(stack="plumtree")).stack == "hyparview/plumtree"
+    assert load(tmp_path / "s.toml").stack == "hyparview/plumtree"
     assert run(Scenario(stack="plumtree", nodes=4, workload=Workload(messages=1)))["stack"] == "hyparview/plumtree"
 
 

@@ -120,7 +120,7 @@ def test_seeds_are_counted_on_from_that_of_the_base() -> None:
         ("[grid]\nnodes = [5, 6]\n'window' = [-1.0]", "grid.window: window is -1.0; it must be a number above 0"),
         ("[grid]\nnodes.x = [5]", "s.toml: grid.nodes.x: nodes.x is no key; nodes is not a table"),
         ("[grid]\nseed = [5]", "s.toml: grid.seed sets the seed; seeds = at the top of the file does that"),
-        ("[grid]\nstack = ['flood']", "s.toml: grid.stack: "),
+        ("[grid]\nstack = ['flod']", "s.toml: grid.stack: "),
         ("[grid]\nwindow = [5.0, 5]", "the points window=5.0 and window=5 are the same scenario; leave one out"),
         ("[grid]\n'workload.rate' = [1.0]\nworkload.rate = [2.0]", "s.toml: grid.workload.rate is there twice"),
         ("[base]\nworkload.publishers = 50\n[grid]\nnodes = [10]", "workload.publishers is 50; it must be a number of nodes"),
