@@ -103,16 +103,17 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _parser(words: Sequence[str]) -> Parser:
-    """Return the parser of all commands; of the bench's commands only one that is among `words` has its flags."""
+    """Return the parser of all commands; of the bench's commands only the one that `words` give has its flags."""
     description = "Peer-to-peer publish/subscribe: live peers that speak libp2p, a simulator, and measures of both."
     parser = Parser(prog="weft", description=description, allow_abbrev=False)
     parser.add_argument("--version", action="store_true", help="print the version and leave")
     parser.set_defaults(run=None, parser=parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     add_commands(partial(_add, commands))
+    given = next((word for word in words if not word.startswith("-")), None)
     for command in BENCH_COMMANDS:
         added = _add(commands, command.name, command.summary)
-        if command.name in words:
+        if command.name == given:
             import_module(command.module).add_flags(added)
     return parser
 

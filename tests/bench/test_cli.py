@@ -379,6 +379,11 @@ def test_a_reader_that_has_left_is_no_error(words: list[str]) -> None:
     assert (done.returncode, done.stderr) == (1, "")
 
 
+def test_a_topic_that_is_named_like_a_command_of_the_bench_loads_no_bench() -> None:
+    program = "import sys, libweft.__main__ as c; c.main(['pub', 'sim', '--no']); sys.exit('libweft.bench' in sys.modules)"
+    assert python("-c", program).returncode == 0
+
+
 def test_help_does_not_import_what_only_runs_need() -> None:
     slow = "'rich', 'pyarrow', 'trio', 'pyspark', 'cryptography', 'libweft.bench'"
     done = python("-c", f"import sys, libweft.__main__ as c; c.main([]); sys.exit(any(name in sys.modules for name in ({slow})))")
