@@ -94,7 +94,7 @@ interop-cold: $(STAMP)
 
 interop-rust: $(STAMP)
 	$(BIN)/python -m tests.interop.foreign install rust
-	$(BIN)/python -m pytest -q -m slow tests/interop -k rust
+	$(BIN)/python -m tests.run_live -q -m slow tests/interop -k rust
 
 fuzz: $(STAMP)
 	$(BIN)/python -m tests.fuzz.run --seconds 60

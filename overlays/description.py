@@ -31,6 +31,13 @@ class Config(Protocol):
 C = TypeVar("C", bound=Config)
 
 
+TRANSIENT = frozenset(
+    {"duplicate", "reorder", "delay_spike", "slow_node", "skew", "loss", "burst_loss", "cut", "partition", "reset"}
+)
+"""Kinds of faults that end, and leave every node up."""
+CRASHES = frozenset({"crash", "mass_crash", "restart", "churn"})
+
+
 def join_through_one(config: Config, nodes: int, rng: Rng, at_once: bool) -> Sequence[Contacts]:
     """Introduce nodes that begin at once to one of them, since through several they would be islands at first.
 
@@ -53,7 +60,7 @@ class OverlayDescription(Generic[C]):
     """One overlay. `machine` is the class on which a router stands; its `powers` decide which routers may.
 
     `introduce` gives each node of a simulation its contacts, `admit` those of a node that joins later, and `check` refuses a
-    scenario that the overlay cannot serve. `build` makes its machines, and hears which protocols the router above speaks.
+    scenario that the overlay cannot serve. `build` makes its machines, and gets the protocols that the router above speaks.
     """
 
     name: str
@@ -63,6 +70,7 @@ class OverlayDescription(Generic[C]):
     machine: type[Overlay]
     config: type[C]
     build: Callable[[Callable[[], Env], Contacts, C, Sequence[str]], Below]
+    survives: frozenset[str]  # kinds of faults after which the correct nodes find each other again
     protocols: tuple[str, ...] = ()
     introduce: Callable[[C, int, Rng, bool], Sequence[Contacts]] = join_through_one
     admit: Callable[[C, Sequence[int], Rng], Contacts] = join_through_two

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from libweft.overlays import graphs
-from libweft.overlays.description import Below, Contacts, OverlayDescription
+from libweft.overlays.description import TRANSIENT, Below, Contacts, OverlayDescription
 from libweft.overlays.overlay import Overlay
 from libweft.overlays.powers import Connected, Sampling
 from libweft.peer.errors import UsageError
@@ -113,6 +113,7 @@ DESCRIPTION = OverlayDescription(
     machine=Static,
     config=StaticConfig,
     build=_build,
+    survives=TRANSIENT,
     introduce=_introduce,
     admit=_admit,
     check=_check,

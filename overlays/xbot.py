@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from libweft.overlays.claims import learn, told
-from libweft.overlays.description import Below, Contacts, OverlayDescription
+from libweft.overlays.description import CRASHES, TRANSIENT, Below, Contacts, OverlayDescription
 from libweft.overlays.hyparview.config import HyParViewConfig
 from libweft.overlays.hyparview.machine import Ask, HyParView
 from libweft.overlays.hyparview.messages import Disconnect, Neighbor, NeighborReply
@@ -434,5 +434,6 @@ DESCRIPTION = OverlayDescription(
     machine=XBot,
     config=XBotConfig,
     build=_build,
+    survives=TRANSIENT | CRASHES,
     protocols=XBot.protocols,
 )

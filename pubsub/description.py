@@ -1,6 +1,6 @@
 """The description of a router: all that the registry, the commands and the documentation need to know of it, as data.
 
-Each router's module or package exports one, named DESCRIPTION; a package of two routers exports one for each.
+Each router's module or package exports one, named DESCRIPTION. The package `scribe` exports two, SRPT_S and SRPT_B.
 """
 
 from __future__ import annotations

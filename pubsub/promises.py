@@ -1,7 +1,7 @@
 """Promises: the properties that a router keeps, and the kinds of faults that each of them withstands.
 
-The definitions are those of `libweft.bench.runs.property_checks`, which checks them in the rows of a run. A node is correct as
-long as it stays up; a subscriber counts from the moment at which its subscription is in force.
+A node is correct as long as it stays up; a subscriber counts from the moment at which its subscription is in force. A stack keeps
+a promise of its router only under faults that its overlay survives too: see `Stack.promises` in `libweft.pubsub.stacks`.
 """
 
 from __future__ import annotations
@@ -11,17 +11,26 @@ from enum import Enum
 
 
 class Property(Enum):
-    INTEGRITY = "integrity"
-    """A node delivers only messages that were published, and as their source published them."""
-    ONCE = "once"
-    """A node delivers a message at most once between two of its starts."""
-    FIFO = "fifo"
-    """A node delivers the messages of one source on one topic in the order in which they were published."""
-    AGREEMENT = "agreement"
-    """If one correct subscriber delivers a message, every correct subscriber delivers it."""
-    REACH = "reach"
-    """Every correct subscriber delivers each message of a correct publisher."""
+    """A property of deliveries; its value is its name, and `meaning` says what it is."""
 
+    INTEGRITY = "integrity"
+    ONCE = "once"
+    FIFO = "fifo"
+    AGREEMENT = "agreement"
+    REACH = "reach"
+
+    @property
+    def meaning(self) -> str:
+        return MEANINGS[self]
+
+
+MEANINGS = {
+    Property.INTEGRITY: "a node delivers only messages that were published, and as their source published them",
+    Property.ONCE: "a node delivers a message at most once between two of its starts",
+    Property.FIFO: "a node delivers the messages of one source on one topic in the order in which they were published",
+    Property.AGREEMENT: "if one correct subscriber delivers a message, every correct subscriber delivers it",
+    Property.REACH: "every correct subscriber delivers each message of a correct publisher",
+}
 
 DELAYS = frozenset({"duplicate", "reorder", "delay_spike", "slow_node", "skew"})
 LOSSES = frozenset({"loss", "burst_loss"})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache, partial
 from typing import Any, TypeAlias, TypeVar
@@ -28,6 +28,7 @@ from libweft.pubsub.description import RouterDescription
 from libweft.pubsub.gossipsub.description import DESCRIPTION as GOSSIPSUB
 from libweft.pubsub.kadpubsub.description import DESCRIPTION as KADPUBSUB
 from libweft.pubsub.ordering.order import Order
+from libweft.pubsub.promises import Promise
 from libweft.pubsub.router import App, Router
 from libweft.pubsub.scribe.description import SRPT_B, SRPT_S
 from libweft.pubsub.signing import Signing
@@ -68,6 +69,14 @@ class Stack:
         """Raise a UsageError for options that do not go together, or that `nodes` nodes cannot have."""
         self.overlay.check(self._overlay_config(), nodes)
         self._router_config()
+
+    @property
+    def promises(self) -> tuple[Promise, ...]:
+        """The promises of the router. Those that depend on links hold only under faults that the overlay survives too."""
+        return tuple(
+            replace(promise, withstands=promise.withstands & self.overlay.survives) if promise.within_s else promise
+            for promise in self.router.promises
+        )
 
     def node(self, contacts: Contacts, app: App, signing: Signing | None = None, order: MakeOrder | None = None) -> Build:
         """Return the function that builds one node: its overlay, then its router, then the order above it, if there is one."""
@@ -118,7 +127,7 @@ def names() -> list[str]:
 def _named(name: str) -> tuple[OverlayDescription[Any], RouterDescription[Any]]:
     if not isinstance(name, str):
         raise UsageError(f"a stack is named OVERLAY/ROUTER, not {name!r:.80}; there are: {', '.join(names())}")
-    lower, _, upper = name.partition("/") if "/" in name else _usual(name)
+    lower, upper = name.split("/", 1) if "/" in name else _usual(name)
     below, above = OVERLAYS.get(lower), ROUTERS.get(upper)
     if below is None or above is None:
         near = get_close_matches(name, [*names(), *OVERLAYS, *ROUTERS], 1)
@@ -126,14 +135,15 @@ def _named(name: str) -> tuple[OverlayDescription[Any], RouterDescription[Any]]:
         raise UsageError(f"no stack is called {name!r}{hint}; there are: {', '.join(names())}")
     if lacking := _lacking(below, above):
         others = [each.name for each in OVERLAYS.values() if not _lacking(each, above)]
-        raise UsageError(f"{above.name} needs {lacking}, which {below.name} has not; it stands over {', '.join(others)}")
+        raise UsageError(f"{above.name} needs {lacking}, which {below.name} does not provide; choose one of {', '.join(others)}")
     return below, above
 
 
-def _usual(name: str) -> tuple[str, str, str]:
+def _usual(name: str) -> tuple[str, str]:
+    """Return the overlay and the router for which a single name stands."""
     if name in OVERLAYS:
-        return name, "/", OVERLAYS[name].partner
-    return (ROUTERS[name].partner if name in ROUTERS else ""), "/", name
+        return name, OVERLAYS[name].partner
+    return ROUTERS[name].partner if name in ROUTERS else "", name
 
 
 def _lacking(below: OverlayDescription[Any], above: RouterDescription[Any]) -> str:
@@ -169,7 +179,7 @@ def _shared(kind: Callable[..., Made], options: tuple[tuple[str, Option], ...]) 
 
 
 def _apart(machines: Sequence[Machine]) -> Sequence[Machine]:
-    """What a peer sends goes to one machine, the one whose protocol it is."""
+    """Return the machines if no two of them speak one protocol, because a message goes to the machine of its protocol."""
     whose: dict[str, Machine] = {}
     for machine in machines:
         for protocol in machine.protocols:

@@ -68,7 +68,7 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
 
 def _add_live(parser: argparse.ArgumentParser) -> None:
     stacks = "may be given again; default: hyparview/plumtree, static/gossipsub and static/flood"
-    parser.add_argument("--stack", action="append", metavar="OVERLAY/ROUTER", help=stacks)
+    parser.add_argument("--stack", action="append", metavar="STACK", help=stacks)
     parser.add_argument("--quick", action="store_true", help="fewer nodes and messages, to see that it works")
     parser.add_argument("--nodes", type=int, metavar="N", help="default: 20")
     parser.add_argument("--messages", type=int, metavar="N", help="of a burst; py-libp2p takes a tenth; default: 500")

@@ -31,7 +31,7 @@ class Flag(NamedTuple):
 
 
 FLAGS = (
-    Flag("--stack", "stack", "OVERLAY/ROUTER", "what the nodes run; see weft stacks", text=True),
+    Flag("--stack", "stack", "STACK", "what the nodes run; see weft stacks", text=True),
     Flag("--nodes", "nodes", "N", "how many nodes"),
     Flag("--degree", "overlay.degree", "N", "neighbours of a node, where the overlay has such an option"),
     Flag("--seed", "seed", "N", "the same seed gives the same run, to the byte"),

@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--room", action="append", metavar="ROOM", help="default: lobby; may be given again")
     parser.add_argument("--listen", action="append", metavar="ADDR", help=f"default: {LISTEN[0]}; may be given again")
     parser.add_argument("--key", type=Path, metavar="FILE", help="your identity; made on first use. Default: a new one")
-    parser.add_argument("--stack", default=STACK, metavar="OVERLAY/ROUTER", help=f"default: {STACK}")
+    parser.add_argument("--stack", default=STACK, metavar="STACK", help=f"default: {STACK}")
     parser.add_argument("--web", action="store_true", help="serve a page on 127.0.0.1, for you alone")
     parser.add_argument("--port", type=int, default=0, metavar="PORT", help="of that page; default: any")
     return parser

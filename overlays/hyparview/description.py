@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from libweft.overlays.description import Below, Contacts, OverlayDescription
+from libweft.overlays.description import CRASHES, TRANSIENT, Below, Contacts, OverlayDescription
 from libweft.overlays.hyparview.config import HyParViewConfig
 from libweft.overlays.hyparview.machine import HyParView
 from libweft.peer.machine import Env
@@ -22,5 +22,6 @@ DESCRIPTION = OverlayDescription(
     machine=HyParView,
     config=HyParViewConfig,
     build=_build,
+    survives=TRANSIENT | CRASHES,
     protocols=HyParView.protocols,
 )

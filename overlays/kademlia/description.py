@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from libweft.overlays.description import Below, Contacts, OverlayDescription
+from libweft.overlays.description import CRASHES, TRANSIENT, Below, Contacts, OverlayDescription
 from libweft.overlays.kademlia.config import NeighborsConfig
 from libweft.overlays.kademlia.dht import Kademlia
 from libweft.overlays.kademlia.messages import PROTOCOL
@@ -38,6 +38,7 @@ DESCRIPTION = OverlayDescription(
     machine=KademliaNeighbors,
     config=NeighborsConfig,
     build=_build,
+    survives=TRANSIENT | CRASHES,
     protocols=(PROTOCOL, *KademliaNeighbors.protocols),
     introduce=_introduce,
     check=_check,

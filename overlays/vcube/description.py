@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from libweft.overlays.description import Below, Contacts, OverlayDescription, join_through_one
+from libweft.overlays.description import CRASHES, TRANSIENT, Below, Contacts, OverlayDescription, join_through_one
 from libweft.overlays.vcube.config import StartConfig
 from libweft.overlays.vcube.machine import VCube
 from libweft.overlays.vcube.members import Census, Founders
@@ -39,6 +39,7 @@ DESCRIPTION = OverlayDescription(
     machine=VCube,
     config=StartConfig,
     build=_build,
+    survives=TRANSIENT | CRASHES,
     protocols=VCube.protocols,
     introduce=_introduce,
     check=_check,

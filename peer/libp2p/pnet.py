@@ -16,6 +16,7 @@ import base64
 import binascii
 from collections.abc import Callable
 from struct import Struct
+from typing import Any
 
 from libweft.peer.errors import PeerError, UsageError
 
@@ -107,11 +108,17 @@ def _decoded(form: bytes, body: bytes) -> bytes:
 def _xsalsa20(key: bytes, nonce: bytes) -> Xor:
     if len(key) != KEY_SIZE:
         raise UsageError(f"the key of a private network has {KEY_SIZE} bytes, not {len(key)}")
+    encrypt: Xor = cipher().new(_hsalsa20(key, nonce[:16]), nonce[16:]).encrypt
+    return encrypt
+
+
+def cipher() -> Any:
+    """Return pycryptodome's Salsa20; a UsageError says what to install where it is missing."""
     try:
         from Crypto.Cipher import Salsa20
     except ImportError:
         raise UsageError("a private network needs pycryptodome: pip install 'libweft[pnet]'") from None
-    return Salsa20.new(_hsalsa20(key, nonce[:16]), nonce[16:]).encrypt
+    return Salsa20
 
 
 def _hsalsa20(key: bytes, nonce: bytes) -> bytes:

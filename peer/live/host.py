@@ -33,6 +33,7 @@ from libweft.peer.errors import PeerError, UsageError, WeftError, alone
 from libweft.peer.libp2p.address import Address
 from libweft.peer.libp2p.frame import Frames
 from libweft.peer.libp2p.ids import Identity, parse_peer, peer_text
+from libweft.peer.libp2p.pnet import cipher
 from libweft.peer.libp2p.records import sign_record
 from libweft.peer.libp2p.yamux import Yamux, YamuxLimits
 from libweft.peer.live import identify, ping
@@ -87,6 +88,8 @@ class HostConfig:
                 raise UsageError(f"{name} is {value}; it must be above 0")
         if self.psk is not None and (not isinstance(self.psk, bytes) or len(self.psk) != 32):
             raise UsageError("psk is the 32 bytes of a private network's key, as libweft.peer.libp2p.pnet.read_key gives them")
+        if self.psk is not None:
+            cipher()  # a host that cannot veil its links would open, and then refuse every one of them
         for peers in (self.allow or (), self.deny):
             if isinstance(peers, (str, bytes)) or not all(isinstance(peer, bytes) for peer in peers):
                 raise UsageError("allow and deny are several peer ids as bytes, as libweft.peer.libp2p.ids.parse_peer gives them")

@@ -8,6 +8,8 @@ from libweft.pubsub.kadpubsub.config import KadPubSubConfig
 from libweft.pubsub.kadpubsub.router import KadPubSub
 from libweft.pubsub.promises import DELAYS, INTEGRITY, ONCE, Promise, Property
 
+LOSSES = "A lost copy is sent again, but when many are lost in a row some subscribers are passed over."
+
 DESCRIPTION = RouterDescription(
     name="kadpubsub",
     paper="one of the systems of Duarte, Almeida and Fona: A Study on Publish-Subscribe Systems over Overlay Networks, 2022",
@@ -18,5 +20,9 @@ DESCRIPTION = RouterDescription(
     protocols=KadPubSub.protocols,
     needs=(Lookups,),
     interests=TOPICS,
-    promises=(INTEGRITY, ONCE, Promise(Property.REACH, DELAYS | {"loss"}, 30.0)),
+    promises=(
+        INTEGRITY,
+        ONCE,
+        Promise(Property.REACH, DELAYS, 30.0, LOSSES),
+    ),
 )

@@ -40,7 +40,7 @@ def show_stack(name: str, as_json: bool) -> None:
     print(f"  {stack.overlay.name}: {stack.overlay.paper}")
     print(f"  {stack.router.name}: {stack.router.paper}")
     print("Promises:")
-    for promise in stack.router.promises:
+    for promise in stack.promises:
         print(fill(_in_words(promise), WIDTH, initial_indent="  ", subsequent_indent="    "))
     print("Options:")
     told = [(f"{each.option}={str(each.default).lower()}", each.meaning) for each in options]
@@ -51,15 +51,16 @@ def show_stack(name: str, as_json: bool) -> None:
 
 
 def _in_words(promise: Promise) -> str:
-    within = f" within {promise.within_s:g} s" if promise.within_s else ""
-    return f"{promise.property.value}{within}, under {', '.join(sorted(promise.withstands))}. {promise.limit}".rstrip()
+    within = f", within {promise.within_s:g} s of the end of the last fault" if promise.within_s else ""
+    faults = ", ".join(sorted(promise.withstands))
+    return f"{promise.property.value}: {promise.property.meaning}{within}, under {faults}. {promise.limit}".rstrip()
 
 
 def _as_data(name: str) -> dict[str, object]:
-    lower, _, upper = name.partition("/")
-    overlay, router = OVERLAYS[lower], ROUTERS[upper]
+    stack = find(name, {}, {})
     promises = [
         {"property": each.property.value, "withstands": sorted(each.withstands), "within_s": each.within_s, "limit": each.limit}
-        for each in router.promises
+        for each in stack.promises
     ]
-    return {"stack": name, "use": router.use, "papers": [overlay.paper, router.paper], "promises": promises}
+    papers = [stack.overlay.paper, stack.router.paper]
+    return {"stack": name, "overlay": stack.overlay.use, "router": stack.router.use, "papers": papers, "promises": promises}

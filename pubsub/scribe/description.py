@@ -1,4 +1,4 @@
-"""The two routers with a single root per topic as the registry knows it."""
+"""SRPT-S and SRPT-B, with a single root per topic, as the registry knows them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from libweft.pubsub.scribe.router import SrptB, SrptS
 PROMISES = (
     INTEGRITY,
     ONCE,
-    Promise(Property.REACH, DELAYS | {"loss"}, 30.0, "A root that crashes loses what it had not passed on."),
+    Promise(Property.REACH, DELAYS, 30.0, "A root that crashes loses what it had not passed on."),
 )
 
 

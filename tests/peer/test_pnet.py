@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from libweft.peer.errors import PeerError, UsageError
 from libweft.peer.libp2p.multistream import Answerer, Proposer
 from libweft.peer.libp2p.pnet import NONCE_SIZE, Veil, _hsalsa20, read_key
+from libweft.peer.live.host import HostConfig
 
 KEY = bytes(range(32))
 OTHER = bytes(32)
@@ -128,6 +129,8 @@ def test_without_pycryptodome_the_error_says_what_to_install(monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "Crypto.Cipher", None)
     with pytest.raises(UsageError, match=r"pip install 'libweft\[pnet\]'"):
         veil_of(KEY)
+    with pytest.raises(UsageError, match=r"pip install 'libweft\[pnet\]'"):
+        HostConfig(psk=KEY)
 
 
 @pytest.mark.parametrize(

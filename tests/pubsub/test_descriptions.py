@@ -84,6 +84,11 @@ def test_every_kind_of_fault_is_in_one_group() -> None:
     assert not HONEST & CHANGED_BYTES
 
 
+@pytest.mark.parametrize("overlay", OVERLAYS, ids=name)
+def test_an_overlay_survives_kinds_of_faults_that_there_are(overlay: OverlayDescription[Any]) -> None:
+    assert overlay.survives <= FAULTS | {"churn"}
+
+
 @pytest.mark.parametrize("described", [*OVERLAYS, *ROUTERS], ids=name)
 def test_the_line_for_people_is_a_line(described: Any) -> None:
     assert 20 < len(described.use) < 125 and "\n" not in described.use

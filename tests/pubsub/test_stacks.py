@@ -15,6 +15,7 @@ from libweft.peer.fake.env import FakeEnv
 from libweft.pubsub import stacks
 from libweft.pubsub.flood import PROTOCOL, Flood
 from libweft.pubsub.options import describe
+from libweft.pubsub.promises import Property
 
 
 def refusal(name: str, overlay: dict[str, Any] | None = None, router: dict[str, Any] | None = None) -> str:
@@ -65,15 +66,27 @@ def test_every_single_name_has_a_usual_stack() -> None:
     [
         (
             "vcube/flood",
-            "flood needs connected neighbours, which vcube has not; it stands over static, hyparview, xbot, kademlia",
+            "flood needs connected neighbours, which vcube does not provide; choose one of static, hyparview, xbot, kademlia",
         ),
-        ("static/kadpubsub", "kadpubsub needs lookups, which static has not; it stands over kademlia"),
-        ("hyparview/srpt-s", "key routing and distances or places, which hyparview has not; it stands over kademlia, vcube"),
-        ("kademlia/vcube-pb", "vcube-pb needs places, which kademlia has not; it stands over vcube"),
+        ("static/kadpubsub", "kadpubsub needs lookups, which static does not provide; choose one of kademlia"),
+        (
+            "hyparview/srpt-s",
+            "distances or places, which hyparview does not provide; choose one of kademlia, vcube",
+        ),
+        ("kademlia/vcube-pb", "vcube-pb needs places, which kademlia does not provide; choose one of vcube"),
     ],
 )
 def test_a_stack_whose_overlay_lacks_a_power_is_refused_when_it_is_named(name: str, lacking: str) -> None:
     assert lacking in refusal(name)
+
+
+def test_a_stack_promises_reach_only_under_faults_that_its_overlay_survives() -> None:
+    def reach(name: str) -> frozenset[str]:
+        (found,) = (each for each in stacks.find(name, {}, {}).promises if each.property is Property.REACH)
+        return found.withstands
+
+    assert {"loss", "partition", "mass_crash"} <= reach("hyparview/plumtree")
+    assert reach("static/plumtree") == reach("hyparview/plumtree") - {"crash", "mass_crash"}
 
 
 def test_every_name_is_found() -> None:

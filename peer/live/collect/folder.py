@@ -5,7 +5,7 @@ written cannot differ, whenever the collector is killed. Beside the tables of a 
 offset, error): what was added to the times of each node's rows in the part of that number, and how far from the truth it may
 be, in microseconds. The manifest has the last of these for each peer, and what each has lost.
 
-Bounds: those of the rows that it is given; the ids of `libweft.peer.trace.Keys`.
+Bounds: those of the rows that it is given; the ids of `libweft.peer.trace.tables.Keys`.
 """
 
 from __future__ import annotations
