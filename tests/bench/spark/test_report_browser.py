@@ -64,7 +64,7 @@ async def test_the_message_plays_until_all_are_reached_and_tables_sort(two_runs:
                 assert await fits(page)
                 whole = ",".join([f"{NODES - 1} of {NODES - 1}"] * len(STACKS))
                 assert await page.evaluate(COUNTS) == whole  # it begins as a still picture of the end
-                await page.evaluate("document.querySelector('#spread').scrollIntoView()")
+                await page.evaluate("document.querySelector('#player').scrollIntoView()")
                 await page.until(f"{INK} > 100")
                 await page.evaluate("document.querySelector('.speed').value = '4'; document.querySelector('.play').click()")
                 await page.until(f"{COUNTS} !== '{whole}' && document.querySelector('.play').textContent === 'Pause'")
@@ -89,7 +89,7 @@ async def test_who_wants_no_motion_gets_steps(two_runs: Path, tmp_path: Path) ->
     with trio.fail_after(DEADLINE_S):
         async with open_browser(tmp_path / "profile") as browser:
             page = await opened(browser, two_runs, 1_280, prefers_reduced_motion="reduce")
-            program = "document.querySelector('#spread').scrollIntoView(); document.querySelector('.play').click()"
+            program = "document.querySelector('#player').scrollIntoView(); document.querySelector('.play').click()"
             await page.evaluate(program)
             assert await page.evaluate("document.querySelector('.clock').textContent") == "0 ms"
             await page.until("document.querySelector('.clock').textContent !== '0 ms'")
