@@ -4,7 +4,7 @@ The modules of this package:
 
     overlay         the contract of an overlay
     powers          what an overlay may be able to do beyond neighbours, and a router may need
-    description     all that others need to know of an overlay, as data
+    description     all that others need to know of an overlay, as data; `fault_groups` are a part of it
     claims          checks of what a peer says of other peers
     static, graphs  neighbours given from outside; the graphs from which the simulator draws them
     xbot            X-BOT: HyParView that exchanges far neighbours for near ones

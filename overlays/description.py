@@ -31,13 +31,6 @@ class Config(Protocol):
 C = TypeVar("C", bound=Config)
 
 
-TRANSIENT = frozenset(
-    {"duplicate", "reorder", "delay_spike", "slow_node", "skew", "loss", "burst_loss", "cut", "partition", "reset"}
-)
-"""Kinds of faults that end, and leave every node up."""
-CRASHES = frozenset({"crash", "mass_crash", "restart", "churn"})
-
-
 def join_through_one(config: Config, nodes: int, rng: Rng, at_once: bool) -> Sequence[Contacts]:
     """Introduce nodes that begin at once to one of them, since through several they would be islands at first.
 

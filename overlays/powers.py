@@ -3,8 +3,9 @@
 An overlay names the powers it has in `Overlay.powers`, and a router names those it needs in its description. A stack whose
 overlay lacks a power is refused when the stack is named, so that nothing is left to find out while a node runs. Overlays do not
 inherit from these classes: a Protocol among the bases of a machine would make every `isinstance` of it slow.
-A method that takes `done` calls it once. When the node stops before there is an answer, `done` hears that nothing was found, or
-how many nodes have taken a value so far; a call after that is a UsageError. Nothing is called in a stack that crashed.
+A method that takes `done` calls it once. When the node stops before there is an answer, `done` is called with nothing found, or
+with the number of nodes that have taken a value so far; a call after that is a UsageError. In a stack that crashed, `done` is
+never called.
 """
 
 from __future__ import annotations
@@ -33,29 +34,37 @@ class Connected(Protocol):
 
 
 class Sampling(Protocol):
+    """The overlay can name some peers at random."""
+
     def sample(self, k: int) -> list[Peer]:
         """Return up to `k` peers of the system, as near to uniform as the overlay can."""
         ...
 
 
 class KeyRouting(Protocol):
+    """Every key has a root among the nodes, and the overlay knows the way to it."""
+
     def next_hop(self, key: bytes) -> Peer | None:
         """Return the next node on the way to the root of the key, a neighbour or not; None when this node is the root."""
         ...
 
     @property
     def can_route(self) -> bool:
-        """Whether this node has joined; until then `next_hop` knows nobody."""
+        """True once this node has joined; until then `next_hop` knows nobody."""
         ...
 
 
 class Distances(Protocol):
+    """The overlay can compare how far two peers are from a key."""
+
     def nearer(self, key: bytes, peer: Peer, other: Peer) -> bool:
         """Return whether `peer` is nearer to the key than `other`; this node need not know either of them."""
         ...
 
 
 class Lookups(Protocol):
+    """The overlay can find the nodes nearest to a key."""
+
     def lookup(self, key: bytes, done: Callable[[Sequence[PeerInfo]], None]) -> None:
         """Find the nodes nearest to the key, nearest first."""
         ...
@@ -66,6 +75,8 @@ class Lookups(Protocol):
 
 
 class Directory(Protocol):
+    """Peers can be found by a topic that they announced."""
+
     def announce(self, topic: str) -> None:
         """Be found under the topic until `unannounce`: soft state at other nodes, refreshed before it expires."""
         ...
@@ -80,6 +91,8 @@ class Directory(Protocol):
 
 
 class Storage(Protocol):
+    """Values can be stored under a key at other nodes."""
+
     def put(self, key: bytes, value: bytes, ttl: int, done: Callable[[int], None]) -> None:
         """Store a value for `ttl` microseconds; `done` hears how many nodes took it."""
         ...

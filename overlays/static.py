@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from libweft.overlays import graphs
-from libweft.overlays.description import TRANSIENT, Below, Contacts, OverlayDescription
+from libweft.overlays.description import Below, Contacts, OverlayDescription
+from libweft.overlays.fault_groups import TRANSIENT
 from libweft.overlays.overlay import Overlay
 from libweft.overlays.powers import Connected, Sampling
 from libweft.peer.errors import UsageError

@@ -25,7 +25,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from libweft.overlays.claims import learn, told
-from libweft.overlays.description import CRASHES, TRANSIENT, Below, Contacts, OverlayDescription
+from libweft.overlays.description import Below, Contacts, OverlayDescription
+from libweft.overlays.fault_groups import CRASHES, TRANSIENT
 from libweft.overlays.hyparview.config import HyParViewConfig
 from libweft.overlays.hyparview.machine import Ask, HyParView
 from libweft.overlays.hyparview.messages import Disconnect, Neighbor, NeighborReply

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from libweft.overlays.fault_groups import DELAYS
 from libweft.overlays.overlay import Overlay
 from libweft.overlays.powers import Connected
 from libweft.peer.machine import Codec, Env, Peer, upon
 from libweft.peer.trace.kinds import DUPLICATE
 from libweft.pubsub.description import TOPICS_AND_FILTERS, RouterDescription
 from libweft.pubsub.message import Interest, Publication
-from libweft.pubsub.promises import DELAYS, INTEGRITY, ONCE, Promise, Property
+from libweft.pubsub.promises import INTEGRITY, ONCE, Promise, Property
 from libweft.pubsub.router import App, Router
 from libweft.pubsub.rpc import Subscriptions, rpc
 from libweft.pubsub.seen import Seen

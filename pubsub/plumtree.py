@@ -36,6 +36,7 @@ from typing import Annotated, ClassVar, NamedTuple, TypeAlias, TypeVar
 from msgspec import Meta
 from msgspec.structs import replace
 
+from libweft.overlays.fault_groups import BREAKS, DELAYS, LOSSES
 from libweft.overlays.overlay import Overlay
 from libweft.overlays.powers import Connected
 from libweft.peer.errors import UsageError
@@ -44,7 +45,7 @@ from libweft.peer.trace.kinds import DUPLICATE, GRAFT, PRUNE
 from libweft.pubsub.carrier import Spread, parts
 from libweft.pubsub.description import TOPICS_AND_FILTERS, RouterDescription
 from libweft.pubsub.message import Publication, Verdict, weight
-from libweft.pubsub.promises import BREAKS, DELAYS, INTEGRITY, LOSSES, ONCE, Promise, Property
+from libweft.pubsub.promises import INTEGRITY, ONCE, Promise, Property
 from libweft.pubsub.router import App, Role, Router
 from libweft.pubsub.seen import LIMIT, TTL, Seen
 

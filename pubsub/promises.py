@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from libweft.overlays.fault_groups import HONEST
+
 
 class Property(Enum):
     """A property of deliveries; its value is its name, and `meaning` says what it is."""
@@ -31,14 +33,6 @@ MEANINGS = {
     Property.AGREEMENT: "if one correct subscriber delivers a message, every correct subscriber delivers it",
     Property.REACH: "every correct subscriber delivers each message of a correct publisher",
 }
-
-DELAYS = frozenset({"duplicate", "reorder", "delay_spike", "slow_node", "skew"})
-LOSSES = frozenset({"loss", "burst_loss"})
-BREAKS = frozenset({"cut", "partition", "reset"})
-CRASHES = frozenset({"crash", "mass_crash", "restart", "churn"})
-CHANGED_BYTES = frozenset({"corrupt", "truncate"})
-"""A changed byte may make another message of one that nobody signed. Live nodes sign all messages, simulated ones sign none."""
-HONEST = DELAYS | LOSSES | BREAKS | CRASHES | {"nat"}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The overlay at one moment: nodes and the links between them, as one drawing a run, on the rings of `bench.report.rings`.
+"""The overlay at one moment: nodes and the links between them, as one drawing a run, on the rings of `rings.py`.
 
 All links are one path and nodes are three, by how many links they have, so that a thousand nodes are a few tens of kilobytes
 and there without scripts. Links beyond the bound of the analysis are a sample, and the caption says so.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from libweft.overlays.description import CRASHES, TRANSIENT, Below, Contacts, OverlayDescription
+from libweft.overlays.description import Below, Contacts, OverlayDescription
+from libweft.overlays.fault_groups import CRASHES, TRANSIENT
 from libweft.overlays.kademlia.config import NeighborsConfig
 from libweft.overlays.kademlia.dht import Kademlia
 from libweft.overlays.kademlia.messages import PROTOCOL

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from libweft.overlays.description import CRASHES, TRANSIENT, Below, Contacts, OverlayDescription, join_through_one
+from libweft.overlays.description import Below, Contacts, OverlayDescription, join_through_one
+from libweft.overlays.fault_groups import CRASHES, TRANSIENT
 from libweft.overlays.vcube.config import StartConfig
 from libweft.overlays.vcube.machine import VCube
 from libweft.overlays.vcube.members import Census, Founders
@@ -17,7 +18,7 @@ def _check(config: StartConfig, nodes: int) -> None:
 
 
 def _introduce(config: StartConfig, nodes: int, rng: Rng, at_once: bool) -> Sequence[Contacts]:
-    """By order, all know each other's places from the start; an oracle knows them at any time. Else they join."""
+    """Give all nodes their places at the start (`order`), at any time (`oracle`), or only contacts to join through (`join`)."""
     if config.start == "oracle":
         return [Census(nodes)] * nodes
     if config.start == "order" and at_once:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from libweft.overlays.fault_groups import DELAYS
 from libweft.overlays.powers import Connected
 from libweft.pubsub.description import TOPICS, RouterDescription
 from libweft.pubsub.gossipsub.config import GossipSubConfig
 from libweft.pubsub.gossipsub.router import GossipSub
-from libweft.pubsub.promises import DELAYS, INTEGRITY, ONCE, Promise, Property
+from libweft.pubsub.promises import INTEGRITY, ONCE, Promise, Property
 
 DESCRIPTION = RouterDescription(
     name="gossipsub",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from libweft.overlays.fault_groups import DELAYS
 from libweft.overlays.powers import Lookups
 from libweft.pubsub.description import TOPICS, RouterDescription
 from libweft.pubsub.kadpubsub.config import KadPubSubConfig
 from libweft.pubsub.kadpubsub.router import KadPubSub
-from libweft.pubsub.promises import DELAYS, INTEGRITY, ONCE, Promise, Property
+from libweft.pubsub.promises import INTEGRITY, ONCE, Promise, Property
 
 LOSSES = "A lost copy is sent again, but when many are lost in a row some subscribers are passed over."
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from libweft.overlays.fault_groups import DELAYS
 from libweft.overlays.powers import Distances, KeyRouting
 from libweft.overlays.vcube.places import Places
 from libweft.pubsub.description import TOPICS, RouterDescription
-from libweft.pubsub.promises import DELAYS, INTEGRITY, ONCE, Promise, Property
+from libweft.pubsub.promises import INTEGRITY, ONCE, Promise, Property
 from libweft.pubsub.scribe.config import BrokerConfig, ScribeConfig
 from libweft.pubsub.scribe.router import SrptB, SrptS
 

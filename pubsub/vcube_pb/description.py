@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from libweft.overlays.fault_groups import BREAKS, DELAYS, HONEST, LOSSES
 from libweft.overlays.vcube.places import Places
 from libweft.pubsub.description import TOPICS, RouterDescription
-from libweft.pubsub.promises import BREAKS, DELAYS, HONEST, INTEGRITY, LOSSES, ONCE, Promise, Property
+from libweft.pubsub.promises import INTEGRITY, ONCE, Promise, Property
 from libweft.pubsub.vcube_pb.config import VCubePBConfig
 from libweft.pubsub.vcube_pb.router import VCubePB
 

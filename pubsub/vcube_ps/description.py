@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from libweft.overlays.fault_groups import DELAYS, HONEST
 from libweft.overlays.vcube.places import Places
 from libweft.pubsub.description import TOPICS, RouterDescription
-from libweft.pubsub.promises import DELAYS, HONEST, INTEGRITY, ONCE, Promise, Property
+from libweft.pubsub.promises import INTEGRITY, ONCE, Promise, Property
 from libweft.pubsub.vcube_ps.config import VCubePSConfig
 from libweft.pubsub.vcube_ps.router import VCubePS
 

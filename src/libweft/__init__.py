@@ -11,7 +11,7 @@ The layers, from the top. Each imports only what is below it:
 
     libweft.examples   programs to read and to run: a chat, and embedding in asyncio and in plain threads
     libweft.bench      scenarios, runs of the simulator, the analysis of traces on Spark, figures of papers
-    libweft.pubsub     routers, which carry a publication to its subscribers; orders; the API, in `pubsub.live`
+    libweft.pubsub     routers, which carry a publication to its subscribers; orders; the API, in `libweft.pubsub.live`
     libweft.overlays   which peers are neighbours, and how a peer or a key is found
     libweft.peer       the contract of a machine, libp2p's protocols, and the worlds in which a machine runs
 

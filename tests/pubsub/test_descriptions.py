@@ -8,6 +8,7 @@ from typing import Any, Protocol, get_args
 import pytest
 
 from libweft.overlays.description import OverlayDescription
+from libweft.overlays.fault_groups import CHANGED_BYTES, HONEST
 from libweft.overlays.powers import Connected
 from libweft.peer.errors import UsageError
 from libweft.peer.fake.env import FakeEnv
@@ -15,7 +16,7 @@ from libweft.peer.sim.faults import AnyFault
 from libweft.pubsub import stacks
 from libweft.pubsub.description import RouterDescription
 from libweft.pubsub.message import Filter
-from libweft.pubsub.promises import CHANGED_BYTES, HONEST, Property
+from libweft.pubsub.promises import Property
 from tests.pubsub.apps import Inbox
 
 OVERLAYS = list(stacks.OVERLAYS.values())
