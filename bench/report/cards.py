@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from libweft.bench.report import draw
-from libweft.bench.report.draw import Line, Mark, Words
+from libweft.bench.report import chart_drawing
+from libweft.bench.report.chart_drawing import Line, Mark, Words
 from libweft.bench.report.input import Between, Given, Point, Run
 from libweft.bench.report.scale import Axis
 from libweft.bench.report.text import escape
@@ -46,7 +46,8 @@ def curves(given: Given, words: Words, series: Sequence[Series], axes: Axes, mar
     lines = [Line(one.run.label, key_colour(given, one.run) or at, one.points, one.band) for at, one in enumerate(series, 1)]
     instants = marks([one.run for one in series]) if marks else []
     heard = words._replace(description="; ".join(_heard(line, axes) for line in lines))
-    return card(words.title, words.description, draw.lines(heard, lines, axes.x, axes.y, instants), "wide" if marks else "")
+    plot = chart_drawing.lines(heard, lines, axes.x, axes.y, instants)
+    return card(words.title, words.description, plot, "wide" if marks else "")
 
 
 def _separate(given: Given, words: Words, series: Sequence[Series], axes: Axes, marks: Marks | None) -> str:
@@ -54,9 +55,9 @@ def _separate(given: Given, words: Words, series: Sequence[Series], axes: Axes, 
     drawn = []
     for place, (one, line) in enumerate(zip(series[:PANELS], lines, strict=False)):
         own = Words(f"{words.key}-{place}", f"{words.title}: {line.label}", _heard(line, axes))
-        plot = draw.panel(own, line, axes.x, axes.y, marks([one.run]) if marks else [], f"{words.key}-all")
+        plot = chart_drawing.panel(own, line, axes.x, axes.y, marks([one.run]) if marks else [], f"{words.key}-all")
         drawn.append(panel(given, one.run, plot))
-    behind = draw.backdrop(f"{words.key}-all", lines, axes.x, axes.y)
+    behind = chart_drawing.backdrop(f"{words.key}-all", lines, axes.x, axes.y)
     about = f"{words.description} Across: {axes.x.name}; up: {axes.y.name}. In grey: all runs.".strip()
     return panels(words.title, about, drawn, len(series), behind)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from libweft.bench.report import draw
+from libweft.bench.report import chart_drawing
 from libweft.bench.report.cards import OVERLAID, PANELS, Axes, Series, curves, key_colour, nothing, panel, panels
-from libweft.bench.report.draw import Bar, Mark, Words
+from libweft.bench.report.chart_drawing import Bar, Mark, Words
 from libweft.bench.report.input import Given, Point, Run, Table, number
 from libweft.bench.report.scale import Axis, Scale, linear, logarithmic
 from libweft.bench.report.text import decimals, figure, plain
@@ -74,13 +74,13 @@ def histogram(given: Given, key: str, title: str, distribution: Distribution) ->
         highest = max(one.bars[-1].high for one in distribution.of_runs)
         return nothing(title, f"in every run all lie in one bin, below {plain(figure(highest, decimals([highest])))}")
     x, bins = _axis(distribution, title), distribution.of_runs
-    tallest = max(height for one in bins for height in draw.tallness(one.bars, x))
+    tallest = max(height for one in bins for height in chart_drawing.tallness(one.bars, x))
     drawn, marked = [], False
     for place, one in enumerate(bins[:PANELS]):
         marks = _percentiles(one.run, distribution.what)
         marked = marked or bool(marks)
         words = Words(f"{key}-{place}", f"{title}: {one.run.label}", _said(one.bars, marks))
-        drawn.append(panel(given, one.run, draw.bars(words, key_colour(given, one.run), one.bars, tallest, x, marks)))
+        drawn.append(panel(given, one.run, chart_drawing.bars(words, key_colour(given, one.run), one.bars, tallest, x, marks)))
     about = f"The area over a range is the share that lies in it.{' The upright lines are p50 and p99.' if marked else ''}"
     return panels(f"{title}: distribution", about + (" The axis is logarithmic." if x.scale.log else ""), drawn, len(bins))
 

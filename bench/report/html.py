@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 
-from libweft.bench.report.charts import charts
+from libweft.bench.report.chart_list import charts
 from libweft.bench.report.input import Given
 from libweft.bench.report.mesh import meshes
 from libweft.bench.report.player import player

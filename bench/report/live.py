@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from time import gmtime, strftime
 from typing import Any, NamedTuple
 
-from libweft.bench.report import draw
+from libweft.bench.report import chart_drawing
 from libweft.bench.report.cards import card, nothing
-from libweft.bench.report.draw import Line, Words
+from libweft.bench.report.chart_drawing import Line, Words
 from libweft.bench.report.html import document
 from libweft.bench.report.input import Point, number
 from libweft.bench.report.scale import Axis, linear, of_shares
@@ -125,7 +125,7 @@ def _chart(windows: list[Window], written: float, key: str, title: str, unit: st
     up = Axis(of_shares(values) if shares else linear(values, zero=True), unit if not shares else "delivered in time", shares)
     ends = [(line.label, line.points[-1][1]) for line in lines]
     said = "; ".join(f"{label}: now {up.exact(value)}" for label, value in ends if value is not None)
-    return card(title, "", draw.lines(Words(key, title, said or "no figure now"), lines, across, up))
+    return card(title, "", chart_drawing.lines(Words(key, title, said or "no figure now"), lines, across, up))
 
 
 def _points(windows: list[Window], written: float, name: str) -> list[Point]:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from libweft.overlays.description import Below, Contacts, OverlayDescription
 from libweft.overlays.fault_groups import CRASHES, TRANSIENT
 from libweft.overlays.kademlia.config import NeighborsConfig
-from libweft.overlays.kademlia.dht import Kademlia
 from libweft.overlays.kademlia.messages import PROTOCOL
 from libweft.overlays.kademlia.neighbors import KademliaNeighbors
+from libweft.overlays.kademlia.values import Kademlia
 from libweft.peer.errors import UsageError
 from libweft.peer.machine import Env, Rng
 

@@ -20,6 +20,7 @@ from libweft.peer.errors import PeerError, UsageError
 from libweft.peer.machine import Env, Link, Message, Peer, PeerInfo, Reply, Timer, answers, upon
 from libweft.peer.trace.kinds import DUPLICATE, REJECT
 from libweft.pubsub.kadpubsub.config import DEFAULTS, KadPubSubConfig
+from libweft.pubsub.kadpubsub.delegation import Tree
 from libweft.pubsub.kadpubsub.inquiry import Audience
 from libweft.pubsub.kadpubsub.messages import (
     Ask,
@@ -35,10 +36,9 @@ from libweft.pubsub.kadpubsub.messages import (
     Unregister,
     Update,
 )
-from libweft.pubsub.kadpubsub.pending import Held, Unjudged
 from libweft.pubsub.kadpubsub.registration import Registrations
 from libweft.pubsub.kadpubsub.registry import Registries
-from libweft.pubsub.kadpubsub.tree import Tree
+from libweft.pubsub.kadpubsub.unjudged import Held, Unjudged
 from libweft.pubsub.kadpubsub.vicinity import Vicinity
 from libweft.pubsub.message import Interest, Publication
 from libweft.pubsub.router import App, Router

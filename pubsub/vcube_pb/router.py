@@ -3,8 +3,8 @@
 J. P. de Araujo, L. A. Rodrigues, L. Arantes, E. P. Duarte Jr., P. Sens: "VCube-PB: uma solucao publish/subscribe autonoma e
 escalavel com difusao confiavel causal", SBRC 2017. VCube-Top is the overlay `vcube` with the sets of a topic's subscribers and
 publishers over it; trees and acknowledgements are those of `libweft.pubsub.vcube_ps`. Causal delivery is an order's to add; here
-is what it needs: each message of a correct source comes to each correct subscriber, once, and those of a source in order. So: - A
-publisher registers (REG), and a subscriber subscribes, with all nodes; each is in force when all have acknowledged, and says
+is what it needs: each message of a correct source comes to each correct subscriber, once, and those of a source in order. So:
+- A publisher registers (REG), and a subscriber subscribes, with all nodes; each is in force when all have acknowledged, and says
   by then who subscribes. Until then nothing goes out, and what comes in waits: it is neither handed on nor delivered.
 - Who hands these on may not know all members yet; so where some came or went meanwhile they are made known once more, and what
   was missed is asked for.

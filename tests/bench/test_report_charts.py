@@ -12,10 +12,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from libweft.bench.report import draw, render
+from libweft.bench.report import chart_drawing, render
 from libweft.bench.report.cards import OVERLAID, PANELS
-from libweft.bench.report.charts import ABOVE
-from libweft.bench.report.draw import HEIGHT, LABEL_HEIGHT, PANEL_HEIGHT, POINTS, WIDTH, Bar, Line, Mark, Words
+from libweft.bench.report.chart_drawing import HEIGHT, LABEL_HEIGHT, PANEL_HEIGHT, POINTS, WIDTH, Bar, Line, Mark, Words
+from libweft.bench.report.chart_list import ABOVE
 from libweft.bench.report.input import Point
 from libweft.bench.report.scale import Axis, Scale, linear, logarithmic, of_shares
 from tests.bench.test_report_samples import Element, hollow, nothing, read, sample
@@ -55,7 +55,7 @@ def corners(path: Element) -> list[list[tuple[float, float]]]:
 
 
 def drawn(*series: Line, marks: tuple[Mark, ...] = ()) -> Element:
-    return read(draw.lines(WORDS, series, X, Y, marks))
+    return read(chart_drawing.lines(WORDS, series, X, Y, marks))
 
 
 # Scales
@@ -189,7 +189,7 @@ def test_names_at_the_ends_do_not_meet() -> None:
 
 @given(st.lists(st.floats(0, HEIGHT), max_size=OVERLAID))
 def test_names_stay_beside_the_plot(places: list[float]) -> None:
-    moved = draw._apart(sorted(places))
+    moved = chart_drawing._apart(sorted(places))
     assert all(0 <= place <= HEIGHT for place in moved)
     assert all(after - before >= LABEL_HEIGHT - 1e-9 for before, after in pairwise(moved))
 
@@ -233,14 +233,14 @@ def test_a_run_without_the_figure_keeps_its_row() -> None:
     plot = card(page(analysis), "Redundancy (RMR)")
     rows = [float(one["cy"]) for one in plot.all("circle")]
     assert len(plot.all("li")) == 3 and len(rows) == 2
-    assert rows[1] - rows[0] == 2 * draw.ABOVE_HEIGHT
+    assert rows[1] - rows[0] == 2 * chart_drawing.ABOVE_HEIGHT
 
 
 def test_names_of_many_runs_stand_beside_their_dots() -> None:
     assert "beside" not in card(of_sample(5), "Reliability").classes
     many = card(page(sample(ABOVE + 1)), "Reliability")
     assert "beside" in many.classes
-    assert float(many.one("svg")["height"]) == draw.ROW_HEIGHT * (ABOVE + 1)
+    assert float(many.one("svg")["height"]) == chart_drawing.ROW_HEIGHT * (ABOVE + 1)
     assert len(many.all("rect", "band")) == (ABOVE + 1) // 2
     assert len(card(of_sample(60), "Reliability").all("circle")) == 60
 
@@ -288,7 +288,7 @@ def test_the_names_of_sums_stand_in_the_order_of_the_lines() -> None:
 
 def test_the_area_of_a_bar_is_its_share() -> None:
     bins = [Bar(0, 1, 2), Bar(1, 5, 2), Bar(5, 10, 4)]
-    heights = draw.tallness(bins, X)
+    heights = chart_drawing.tallness(bins, X)
     widths = [(one.high - one.low) / 10 for one in bins]
     assert [height * width for height, width in zip(heights, widths, strict=True)] == pytest.approx([0.25, 0.25, 0.5])
 

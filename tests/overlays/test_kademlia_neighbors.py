@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from libweft.overlays.kademlia.config import KademliaConfig
-from libweft.overlays.kademlia.dht import Kademlia
 from libweft.overlays.kademlia.neighbors import CHOOSE, FULL, LEFT, NEAREST, PROTOCOL, KademliaNeighbors, Leave, Take
 from libweft.overlays.kademlia.space import place_of, place_of_key
+from libweft.overlays.kademlia.values import Kademlia
 from libweft.peer.dispatch import receive
 from libweft.peer.errors import UsageError
 from libweft.peer.fake.env import FakeEnv

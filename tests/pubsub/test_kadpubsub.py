@@ -26,6 +26,7 @@ from libweft.peer.machine import SECOND, Build, Env, Link, Message, MessageId, P
 from libweft.peer.trace.kinds import REJECT
 from libweft.pubsub.kadpubsub import registration, registry, vicinity
 from libweft.pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
+from libweft.pubsub.kadpubsub.delegation import STILLS, TASKS
 from libweft.pubsub.kadpubsub.inquiry import RECENT, Members
 from libweft.pubsub.kadpubsub.messages import (
     HOPS,
@@ -47,11 +48,10 @@ from libweft.pubsub.kadpubsub.messages import (
     length,
     lists,
 )
-from libweft.pubsub.kadpubsub.pending import LISTS, Held, Unjudged
 from libweft.pubsub.kadpubsub.registration import ASKS
 from libweft.pubsub.kadpubsub.registry import LEASES
 from libweft.pubsub.kadpubsub.router import KadPubSub
-from libweft.pubsub.kadpubsub.tree import STILLS, TASKS
+from libweft.pubsub.kadpubsub.unjudged import LISTS, Held, Unjudged
 from libweft.pubsub.message import Filter, OrderHeader, Publication, Verdict
 from libweft.pubsub.router import LARGEST, too_large
 from tests.pubsub.apps import Inbox

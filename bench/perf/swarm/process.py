@@ -28,7 +28,7 @@ from libweft.pubsub.plumtree import Plumtree
 LISTEN = ("/ip4/127.0.0.1/tcp/0",)
 BUFFER = 1 << 14  # messages: the bench asks what the network loses, so the application's buffer must not be what loses
 
-log = logging.getLogger("weft.swarm")
+log = logging.getLogger("libweft.swarm")
 
 
 def say(answer: words.Answer, number: int = 0) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from libweft.bench.report import draw
+from libweft.bench.report import chart_drawing
 from libweft.bench.report.cards import OVERLAID, PANELS, Axes, Series, card, curves, key_colour, more, nothing
+from libweft.bench.report.chart_drawing import Dot, Mark, Words
 from libweft.bench.report.distributions import cumulative, distributions, histogram, titled
-from libweft.bench.report.draw import Dot, Mark, Words
 from libweft.bench.report.input import Given, Run, Table, numbers
 from libweft.bench.report.scale import Axis, linear, of_shares
 from libweft.bench.report.text import decimals, escape, figure, heading, percent, short
@@ -68,7 +68,7 @@ def _dots(given: Given, name: str, title: str, about: str, shares: bool = False)
     rows = [_dot(given, run, name, decimals(values), shares) for run in given.runs]
     words = Words(f"dots-{name}", title, "; ".join(f"{row.label}: {row.text}" for row in rows[:PANELS]))
     names = "".join(f'<li title="{escape(row.label)}">{escape(short(row.label, NAME))}</li>' for row in rows)
-    plot = draw.dots(words, rows, Axis(scale, "", shares), above)
+    plot = chart_drawing.dots(words, rows, Axis(scale, "", shares), above)
     body = f'<div class="dots{" above" if above else ""}"><ol class="names">{names}</ol>{plot}</div>'
     return card(title, about, body, "" if above else "beside")
 

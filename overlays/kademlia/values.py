@@ -1,8 +1,8 @@
 """Kademlia: values and providers, kept by the nodes nearest to their keys.
 
 P. Maymounkov, D. Mazières, IPTPS 2002, on the wire of libp2p's kad-dht, over `libweft.overlays.kademlia.routing`. What these
-leave open: - Who holds a value stores it with the nearest again when nobody did for `republish_every`; the first to do so spares
-the rest.
+leave open:
+- Who holds a value stores it with the nearest again when nobody did for `republish_every`; the first to do so spares the rest.
   With it goes how much of its life is left (`ttl`, as rust-libp2p has it), or it would never end.
 - A value is taken from many and chosen by its validator; who told an older one is told the better.
 

@@ -24,7 +24,7 @@ from libweft.overlays.kademlia.space import BITS, place_of
 from libweft.peer.machine import Env, MessageId, Peer, PeerInfo, Timer
 from libweft.pubsub.kadpubsub.config import KadPubSubConfig
 from libweft.pubsub.kadpubsub.messages import SUBSCRIBERS, Back, Delegate, Done, Still, lists
-from libweft.pubsub.kadpubsub.pending import Held, load
+from libweft.pubsub.kadpubsub.unjudged import Held, load
 from libweft.pubsub.message import Publication, weight
 
 TASKS = 1_024
