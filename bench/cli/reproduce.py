@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> None:
         raise UsageError(f"--runs is {args.runs}; it must be 1 at least")
     if args.jobs is not None and args.jobs < 1:
         raise UsageError(f"--jobs is {args.jobs}; it must be 1 at least")
-    from libweft.bench.papers.figure import reproduce as reproduced
+    from libweft.bench.papers.reproduction import reproduce as reproduced
     from libweft.bench.spark.session import spark_session
 
     asked = {"quick": args.quick, "seed": args.seed, "runs": args.runs, "pictures": args.pictures, "keep": args.keep}

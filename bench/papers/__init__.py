@@ -2,7 +2,7 @@
 
 Each figure is one module of this folder and one entry of `FIGURES`, under an id `system.figure`. The table is enough to list
 and to find figures: a figure's module is imported only when that figure is reproduced. `libweft.bench.papers.figure` says what
-such a module holds and how it measures; `libweft.bench.papers.picture` draws.
+such a module holds, `figure_runs` makes its runs, `reproduction` goes from figure to figure, and `picture` draws.
 """
 
 from __future__ import annotations

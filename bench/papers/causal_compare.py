@@ -19,7 +19,8 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
-from libweft.bench.papers.figure import Figure, Lab, Measures, Row, measured, number
+from libweft.bench.papers.figure import Figure, Measures, Row, measured, number
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.runs.scenario import Options, Scenario, Workload
 from libweft.peer.trace.kinds import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND
 

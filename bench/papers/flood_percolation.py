@@ -28,7 +28,8 @@ from math import sqrt
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from libweft.bench.papers.figure import Figure, Lab, Row, measured, number
+from libweft.bench.papers.figure import Figure, Row, measured, number
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.runs.scenario import Network, Scenario, Workload
 from libweft.peer.sim.faults import MassCrash
 from libweft.peer.trace.kinds import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from libweft.bench.papers.figure import Figure, Lab, Row, measured, number
+from libweft.bench.papers.figure import Figure, Row, measured, number
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.runs.attacks import AnyAttack, Silent
 from libweft.bench.runs.scenario import Options, Scenario, Workload
 from libweft.peer.machine import SECOND

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from libweft.bench.papers.figure import Figure, Lab, Measures, Row, measured
+from libweft.bench.papers.figure import Figure, Measures, Row, measured
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.papers.flood_percolation import CRASHED, DEVIATIONS, INSIDE, UNNOTICED, giant, reached, reached_row
 from libweft.bench.papers.hyparview_setting import NODES, by_crash, warmed
 from libweft.bench.runs.scenario import Network, Scenario, Workload

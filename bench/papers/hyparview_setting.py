@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from libweft.bench.papers.figure import Lab, Measures
+from libweft.bench.papers.figure import Measures
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.runs.scenario import Network, Scenario
 from libweft.peer.machine import SECOND
 

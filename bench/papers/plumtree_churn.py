@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from libweft.bench.papers.figure import Figure, Lab, Row, measured, number
+from libweft.bench.papers.figure import Figure, Row, measured, number
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.papers.hyparview_setting import CYCLE, NODES, NOTICED, warmed
 from libweft.bench.papers.plumtree_crash import LATE, PAPER_S_OWN
 from libweft.bench.runs.scenario import Network, Scenario, Workload

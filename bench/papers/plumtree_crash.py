@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
-from libweft.bench.papers.figure import Figure, Lab, Measures, Row, measured, number
+from libweft.bench.papers.figure import Figure, Measures, Row, measured, number
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.papers.hyparview_setting import CYCLE, NODES, NOTICED, by_crash, warmed
 from libweft.bench.runs.scenario import Network, Scenario, Workload
 from libweft.peer.sim.faults import MassCrash

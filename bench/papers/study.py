@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
-from libweft.bench.papers.figure import Figure, Lab, Measures, Row, measured
+from libweft.bench.papers.figure import Figure, Measures, Row, measured
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.runs.scenario import Network, Options, Scenario, Workload
 from libweft.peer.sim.faults import MassCrash
 from libweft.peer.trace.kinds import DELIVER, DROP, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND

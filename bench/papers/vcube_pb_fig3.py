@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from libweft.bench.papers.figure import Figure, Lab, Row, measured, number
+from libweft.bench.papers.figure import Figure, Row, measured, number
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.runs.scenario import Scenario, Workload
 from libweft.peer.sim.latency import VCubePB
 from libweft.peer.trace.kinds import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH

@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from math import log2
 from typing import TYPE_CHECKING
 
-from libweft.bench.papers.figure import Figure, Judged, Lab, Measures, Row, measured, number
+from libweft.bench.papers.figure import Figure, Judged, Measures, Row, measured, number
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.papers.vcube_pb_setting import KINDS, RUNS, SIZES, WANTS, Point, measure, sizes
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from libweft.bench.papers.figure import Figure, Lab, Measures, Row, measured
+from libweft.bench.papers.figure import Figure, Measures, Row, measured
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.papers.vcube_pb_setting import KINDS, RUNS, SIZES, WANTS, Point, measure, sizes
 
 if TYPE_CHECKING:

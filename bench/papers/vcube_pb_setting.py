@@ -21,7 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from libweft.bench.papers.figure import Lab, Measures
+from libweft.bench.papers.figure import Measures
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.papers.vcube_ps_setting import measured_at
 from libweft.bench.runs.scenario import Churn, Scenario, Workload
 from libweft.peer.sim.faults import Reorder

@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from libweft.bench.papers.figure import Lab, Measures, Row, measured, number
+from libweft.bench.papers.figure import Measures, Row, measured, number
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.papers.vcube_ps_setting import CHARGED, TREE, WARMUP, measured_at, srpt, vcube_ps
 from libweft.bench.runs.scenario import Churn, Scenario, Workload
 from libweft.peer.machine import SECOND

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from libweft.bench.papers.figure import Figure, Judged, Lab, Measures, Row, measured, number
+from libweft.bench.papers.figure import Figure, Judged, Measures, Row, measured, number
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.papers.vcube_ps_setting import (
     CHARGED,
     FREE,

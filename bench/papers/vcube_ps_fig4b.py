@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from math import comb, sqrt
 from typing import TYPE_CHECKING
 
-from libweft.bench.papers.figure import Figure, Lab, Row, measured, number
+from libweft.bench.papers.figure import Figure, Row, measured, number
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.papers.vcube_ps_setting import COPIES, KINDS, ONCE, PROGRAM, QUICK_RUNS, RUNS, SRPT, WANTS, Point, measure
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from math import log2
 from typing import TYPE_CHECKING, NamedTuple
 
-from libweft.bench.papers.figure import Figure, Judged, Lab, Row, measured, number
+from libweft.bench.papers.figure import Figure, Judged, Row, measured, number
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.papers.vcube_ps_setting import (
     CHARGED,
     FREE,

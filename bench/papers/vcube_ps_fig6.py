@@ -21,7 +21,8 @@ from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from libweft.bench.papers.figure import Figure, Judged, Lab, Measures, Row, measured, number
+from libweft.bench.papers.figure import Figure, Judged, Measures, Row, measured, number
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.papers.vcube_ps_setting import CHARGED, RUNS, measured_at, vcube_ps
 from libweft.bench.runs.scenario import Scenario, Workload
 from libweft.peer.trace.kinds import DELIVER, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE

@@ -23,7 +23,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from libweft.bench.papers.figure import Figure, Lab, Row, measured, number
+from libweft.bench.papers.figure import Figure, Row, measured, number
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.papers.vcube_ps_setting import CHARGED, ONCE, TIMES, measured_at, srpt, vcube_ps
 from libweft.bench.runs.scenario import Scenario, Workload
 from libweft.pubsub.scribe.config import BY_NUMBER

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from libweft.bench.papers.figure import Figure, Lab, Measures, Row, measured
+from libweft.bench.papers.figure import Figure, Measures, Row, measured
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.papers.vcube_ps_churn import MINUTE, PART, SRPT, VCUBE_PS, WANTS, Point, batches, latency, measure, strangers
 from libweft.bench.papers.vcube_ps_setting import CHARGED, TIMES
 from libweft.peer.trace.kinds import QUEUE

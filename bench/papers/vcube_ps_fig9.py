@@ -24,7 +24,8 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from libweft.bench.papers.figure import Figure, Lab, Measures, Row, measured, number
+from libweft.bench.papers.figure import Figure, Measures, Row, measured, number
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.papers.vcube_ps_setting import CHARGED, FREE, ONCE, TIMES, measured_at, srpt, vcube_ps
 from libweft.bench.runs.scenario import Scenario, Workload
 

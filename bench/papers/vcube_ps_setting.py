@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from libweft.bench.papers.figure import Lab, Measures
+from libweft.bench.papers.figure import Measures
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.runs.scenario import Scenario, Workload
 from libweft.peer.sim.latency import VCubePS
 from libweft.peer.trace.kinds import DELIVER, DROP, DUPLICATE, JOINED, LEAVE, NODE_DOWN, PUBLISH, RECEIVE, SEND

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from libweft.bench.papers.figure import Figure, Lab, Measures, Row, measured
+from libweft.bench.papers.figure import Figure, Measures, Row, measured
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.papers.vcube_ps_fig5 import SRPT, VCUBE_PS, Point, scenario
 from libweft.bench.papers.vcube_ps_setting import CHARGED, FREE, ONCE, RUNS, measured_at
 from libweft.peer.trace.kinds import DUPLICATE, PUBLISH, QUEUE

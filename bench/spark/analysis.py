@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from libweft.bench.progress import Progress
-from libweft.bench.spark import band, delivery, latency, overlay, picture
+from libweft.bench.spark import band, latency, message_measures, overlay, picture
 from libweft.bench.spark import single_root as trees
-from libweft.bench.spark.figures import about, message_figures, run_figures, warnings
 from libweft.bench.spark.gather import Facts, figure_groups, gathered, groups
+from libweft.bench.spark.run_figures import about, message_figures, run_figures, warnings
 from libweft.bench.spark.session import cause
 from libweft.bench.spark.sources import load_runs
 from libweft.bench.spark.tables import TABLES, Table
@@ -112,7 +112,7 @@ def _add_batches(found: Sequence[dict[str, Any]], reached: DataFrame) -> None:
 def _add_false_positives(found: Sequence[dict[str, Any]], reached: DataFrame) -> None:
     for entry in found:
         entry["false_positives"] = None
-    for row in delivery.false_positives(reached).collect():
+    for row in message_measures.false_positives(reached).collect():
         found[row.run]["false_positives"] = row.false_positives
 
 

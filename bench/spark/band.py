@@ -18,8 +18,8 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from libweft.bench.spark import latency
-from libweft.bench.spark.delivery import NORMAL_95
 from libweft.bench.spark.gather import DELIVERY, RECEPTION
+from libweft.bench.spark.message_measures import NORMAL_95
 from libweft.bench.spark.percentiles import width
 from libweft.peer.machine import MS
 

@@ -5,8 +5,8 @@ for stays and subscriptions, grouping sets for means, its own exact percentile, 
 value with at least that share at or below it. Each step is one statement that makes a temporary table of its name, and
 the steps are those of `libweft.bench.spark.gather`, so that the two can be timed side by side.
 
-It asks for whole traces with all kinds of rows: what a trace lacks is for `libweft.bench.spark.figures` to say. Bounds: DuckDB
-keeps the tables in memory, and the values of a distribution while it is taken; beyond 80 % of the machine it spills.
+It asks for whole traces with all kinds of rows: what a trace lacks is for `libweft.bench.spark.run_figures` to say.
+Bounds: DuckDB keeps the tables in memory, and the values of a distribution while it is taken; it spills beyond 80 % of the machine.
 """
 
 from __future__ import annotations

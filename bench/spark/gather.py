@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from libweft.bench.spark import delivery, facts, latency, load
+from libweft.bench.spark import facts, latency, load, message_measures
 from libweft.bench.spark.percentiles import group_of, histogram, spread, told_apart
 from libweft.bench.spark.traces import Traces
 from libweft.peer.trace.kinds import DELIVER, DROP, DUPLICATE, QUEUE, RECEIVE, SEND
@@ -143,12 +143,12 @@ def figure_groups(known: Facts) -> Groups:
 def groups(known: Facts, step: Step = _unheeded) -> Groups:
     """Everything that is shown."""
     per_message, carried = known.per_message, known.load  # first: who follows the steps wants each by itself
-    stretches = delivery.stretches(known.publishes).localCheckpoint()
+    stretches = message_measures.stretches(known.publishes).localCheckpoint()
     keys = {TOPIC: F.col("topic"), STRETCH: F.col("stretch")}
-    means = _kept(_begun(_means(delivery.placed(per_message, stretches), keys), stretches))
+    means = _kept(_begun(_means(message_measures.placed(per_message, stretches), keys), stretches))
     step("means", means)
     keyed = {what: (key, latency.delivery()) for what, key in (keys | {HOP: F.col("hops")}).items()}
-    of_pairs = _grouped(delivery.placed(known.pairs, stretches), _of_run() | keyed)
+    of_pairs = _grouped(message_measures.placed(known.pairs, stretches), _of_run() | keyed)
     of_nodes = _grouped(carried, {LOAD + place: (F.lit(0), F.col(what)) for place, what in enumerate(load.WHAT)})
     spreads = _kept(_begun(told_apart(spread([of_pairs, of_nodes.unionAll(_of_quiet(known))])), stretches))
     step("spreads", spreads)
@@ -167,7 +167,7 @@ def _means(per_message: DataFrame, keys: Mapping[int, Column]) -> DataFrame:
     wanted = {DELIVERY: F.lit(0), **keys}
     marks = [F.struct(F.lit(what).alias("what"), key.cast("long").alias("key")) for what, key in wanted.items()]
     marked = per_message.withColumn("mark", F.explode(F.array(*marks))).select("*", "mark.*")
-    return delivery.summary(marked, BY)
+    return message_measures.summary(marked, BY)
 
 
 def _begun(frame: DataFrame, stretches: DataFrame) -> DataFrame:

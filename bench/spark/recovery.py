@@ -1,7 +1,6 @@
 """Recovery: how long after a fault messages were delivered as they should be, and stayed so.
 
-A fault is an instant: what the scenario says of when it strikes. What a message's reliability is, `libweft.bench.spark.delivery`
-defines.
+A fault is an instant: the scenario says when it strikes. `libweft.bench.spark.message_measures` defines a message's reliability.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from libweft.bench.spark.delivery import share_in_time
 from libweft.bench.spark.facts import NEVER
+from libweft.bench.spark.message_measures import share_in_time
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

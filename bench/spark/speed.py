@@ -30,9 +30,9 @@ from pyspark import SparkContext
 
 from libweft.bench.progress import Progress
 from libweft.bench.spark import analysis, duck, order, tables
-from libweft.bench.spark.figures import run_figures
 from libweft.bench.spark.gather import gathered, groups
 from libweft.bench.spark.generate import Generator
+from libweft.bench.spark.run_figures import run_figures
 from libweft.bench.spark.session import spark_session
 from libweft.bench.spark.traces import Traces, load_traces
 from libweft.peer.errors import UsageError, WeftError

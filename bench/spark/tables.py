@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 
 from libweft.bench.spark import order, overlay, recovery
-from libweft.bench.spark.figures import MEMBERSHIP, TIMES
 from libweft.bench.spark.gather import (
     BARRIER,
     BY,
@@ -26,6 +25,7 @@ from libweft.bench.spark.gather import (
     Facts,
     Groups,
 )
+from libweft.bench.spark.run_figures import MEMBERSHIP, TIMES
 from libweft.bench.spark.traces import numbers
 from libweft.peer.machine import SECOND
 from libweft.peer.trace.kinds import (

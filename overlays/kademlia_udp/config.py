@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from libweft.overlays.kademlia_udp.rpc import ID_SIZE
+from libweft.overlays.kademlia_udp.wire import ID_SIZE
 from libweft.peer.datagram import CONTENT_LIMIT
 from libweft.peer.errors import UsageError
 from libweft.peer.machine import SECOND

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from libweft.overlays.kademlia_udp.rpc import Contact, read_stored, store
+from libweft.overlays.kademlia_udp.wire import Contact, read_stored, store
 from libweft.peer.datagram import Address
 
 if TYPE_CHECKING:

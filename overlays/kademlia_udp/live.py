@@ -16,7 +16,7 @@ from functools import partial
 
 from libweft.overlays.kademlia_udp.config import DEFAULTS, KademliaUdpConfig
 from libweft.overlays.kademlia_udp.machine import KademliaUdp
-from libweft.overlays.kademlia_udp.rpc import Value
+from libweft.overlays.kademlia_udp.wire import Value
 from libweft.peer.datagram import Address, NoAnswer
 from libweft.peer.errors import UsageError
 from libweft.peer.live.datagram import Datagrams, open_datagram, resolve

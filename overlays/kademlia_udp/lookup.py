@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from libweft.overlays.kademlia_udp.rpc import Contact, Value, find_node, find_value, read_nodes, read_value
+from libweft.overlays.kademlia_udp.wire import Contact, Value, find_node, find_value, read_nodes, read_value
 from libweft.peer.datagram import Address
 
 if TYPE_CHECKING:

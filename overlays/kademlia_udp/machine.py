@@ -1,7 +1,7 @@
 """A node in a network of the PyPI package `kademlia`: a key-value table that its real servers and weft hold together.
 
 P. Maymounkov, D. Mazières: "Kademlia: a peer-to-peer information system based on the XOR metric", IPTPS 2002; sections below are
-that paper's. The calls are those of the package (`libweft.overlays.kademlia_udp.rpc`), whose Peer is an address (host, port).
+that paper's. The calls are those of the package (`libweft.overlays.kademlia_udp.wire`), whose Peer is an address (host, port).
 Where this differs from the package, for the sake of safety or of the paper, no server notices:
 - Only who answers a ping gets into the table, under the id that it answered. The package believes whoever sends a request, and
   hands all values to an address that may be forged.
@@ -28,7 +28,8 @@ from typing import TypeVar
 from libweft.overlays.kademlia_udp.config import DEFAULTS, KademliaUdpConfig
 from libweft.overlays.kademlia_udp.handover import Handovers
 from libweft.overlays.kademlia_udp.lookup import Lookup
-from libweft.overlays.kademlia_udp.rpc import (
+from libweft.overlays.kademlia_udp.storage import Table, Values
+from libweft.overlays.kademlia_udp.wire import (
     ID_SIZE,
     Contact,
     Value,
@@ -45,7 +46,6 @@ from libweft.overlays.kademlia_udp.rpc import (
     stun,
     usable,
 )
-from libweft.overlays.kademlia_udp.storage import Table, Values
 from libweft.peer.datagram import Address, Answer, DatagramEnv
 from libweft.peer.errors import UsageError
 from libweft.peer.machine import Timer

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from heapq import nsmallest
 from typing import NamedTuple
 
-from libweft.overlays.kademlia_udp.rpc import Contact, Value, encode
+from libweft.overlays.kademlia_udp.wire import Contact, Value, encode
 from libweft.peer.datagram import Address
 
 

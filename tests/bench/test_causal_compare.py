@@ -8,7 +8,7 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from libweft.bench.papers.causal_compare import FIGURE, SHOWN, SYSTEMS
-from libweft.bench.papers.figure import Lab
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.runs.run import run
 from libweft.bench.runs.scenario import Scenario
 

@@ -21,7 +21,8 @@ from libweft.bench.papers import (
     plumtree_rmr,
 )
 from libweft.bench.papers import hyparview_setting as setting
-from libweft.bench.papers.figure import Lab, Row
+from libweft.bench.papers.figure import Row
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.runs.reading import validate
 from libweft.bench.runs.scenario import Scenario
 from libweft.peer.sim.faults import Crash, MassCrash

@@ -23,8 +23,19 @@ from msgspec.structs import replace
 
 from libweft.__main__ import main
 from libweft.bench import papers
-from libweft.bench.papers import Listed, figure, find, flood_percolation, group_by_paper, is_pattern, list_figures
-from libweft.bench.papers.figure import Figure, Lab, ReproduceError, Row, measured, number, reproduce
+from libweft.bench.papers import (
+    Listed,
+    figure_runs,
+    find,
+    flood_percolation,
+    group_by_paper,
+    is_pattern,
+    list_figures,
+    reproduction,
+)
+from libweft.bench.papers.figure import Figure, ReproduceError, Row, measured, number
+from libweft.bench.papers.figure_runs import Lab
+from libweft.bench.papers.reproduction import reproduce
 from libweft.bench.runs.reading import validate
 from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import run
@@ -86,7 +97,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     made = World(tmp_path)
     _instead(monkeypatch, "libweft.bench.runs.run", run=made.simulate)
     _instead(monkeypatch, "libweft.bench.spark.analysis", figures=made.analyse)
-    monkeypatch.setattr(figure, "is_embedded", lambda spark: True)
+    monkeypatch.setattr(reproduction, "is_embedded", lambda spark: True)
     return made
 
 
@@ -190,7 +201,7 @@ def test_a_trace_is_restricted_to_the_kinds_of_the_figure_and_nothing_else_chang
 
 
 def test_small_runs_are_analysed_together_up_to_a_number_of_runs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figure, "MOST_RUNS", 4)
+    monkeypatch.setattr(figure_runs, "MOST_RUNS", 4)
     found = world.lab().measure(seeds(*range(10)))
     assert [measures["reliability"] for measures in found] == [seed / 1_000 for seed in range(10)]
     assert [len(batch) for batch in world.batches] == [4, 4, 2]
@@ -199,7 +210,7 @@ def test_small_runs_are_analysed_together_up_to_a_number_of_runs(world: World, m
 
 
 def test_large_runs_are_analysed_and_deleted_one_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figure, "MOST_ROWS", 25)
+    monkeypatch.setattr(figure_runs, "MOST_ROWS", 25)
     world.lab().measure(seeds(*range(5)))
     assert [len(batch) for batch in world.batches] == [3, 2]  # ten rows each
     world.rows, world.batches, world.most = 25, [], 0
@@ -252,7 +263,7 @@ def test_an_analysis_that_loses_a_run_is_an_error(world: World) -> None:
 
 
 def test_progress_grows_over_runs_and_analyses_and_ends_at_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figure, "MOST_RUNS", 2)
+    monkeypatch.setattr(figure_runs, "MOST_RUNS", 2)
     told: list[tuple[float, str]] = []
     world.lab(progress=lambda share, word: told.append((share, word))).measure(seeds(1, 2, 3))
     shares = [share for share, _ in told]
@@ -268,8 +279,8 @@ SMALL = Scenario(nodes=20, workload=Workload(messages=2))
 
 
 def test_several_jobs_measure_the_same_in_the_same_order(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figure, "_simulator", lambda: run)
-    monkeypatch.setattr(figure, "MOST_RUNS", 3)
+    monkeypatch.setattr(figure_runs, "_simulator", lambda: run)
+    monkeypatch.setattr(figure_runs, "MOST_RUNS", 3)
     scenarios = [replace(SMALL, seed=seed) for seed in range(5)]
 
     def rows(spark: object, folders: Sequence[Path]) -> list[dict[str, Any]]:
@@ -286,7 +297,7 @@ def test_several_jobs_measure_the_same_in_the_same_order(world: World, monkeypat
 
 
 def test_a_run_that_fails_in_a_pool_is_named_by_its_command(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figure, "_simulator", lambda: run)
+    monkeypatch.setattr(figure_runs, "_simulator", lambda: run)
     poisoned = replace(SMALL, nodes=150, overlay={"graph": "er", "degree": 2}, seed=3)
     validate(SMALL)  # msgspec 0.22 crashes where two threads are the first to convert to a type; workers are processes
     with pytest.raises(ReproduceError, match=r"no connected er graph .*; replay: weft sim .*seed=3") as caught:
@@ -295,7 +306,7 @@ def test_a_run_that_fails_in_a_pool_is_named_by_its_command(world: World, monkey
 
 
 def test_a_pool_that_writes_traces_elsewhere_is_told_what_to_do(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figure, "_simulator", lambda: lambda *words, **named: None)
+    monkeypatch.setattr(figure_runs, "_simulator", lambda: lambda *words, **named: None)
     with pytest.raises(ReproduceError, match=r"its trace is not in .*: on a cluster TMPDIR must name a folder that all share"):
         world.lab(pool=partial(ThreadPoolExecutor, 2), jobs=2).measure([SMALL])
 
@@ -435,7 +446,7 @@ def test_a_call_that_was_interrupted_goes_on_where_it_stopped(world: World, tabl
             raise KeyboardInterrupt
 
     table(a=made(mean_reliability))
-    world.rows, world.before_run = figure.MOST_ROWS // 2, stop  # two runs are enough for one call of Spark
+    world.rows, world.before_run = figure_runs.MOST_ROWS // 2, stop  # two runs are enough for one call of Spark
     with pytest.raises(KeyboardInterrupt):
         reproduce(["a"], spark=SPARK, runs=5, keep=tmp_path / "kept")
     world.before_run = lambda scenario: None

@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 
 from libweft.bench.papers import study_latency, study_redundancy, study_reliability
-from libweft.bench.papers.figure import Figure, Lab, Row
+from libweft.bench.papers.figure import Figure, Row
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.papers.study import CRASHED, LOADS, NODES, STACKS
 from libweft.bench.runs.scenario import Scenario
 from libweft.peer.sim.faults import MassCrash

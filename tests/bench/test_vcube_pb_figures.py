@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from libweft.bench.papers import vcube_pb_fig3, vcube_pb_fig4, vcube_pb_fig5
-from libweft.bench.papers.figure import Lab
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.papers.vcube_pb_fig3 import CASES, levels, neighbours
 from libweft.bench.papers.vcube_pb_setting import MOST, QUICK_MOST, ROOT, SIZES, Point, measure, scenario
 from libweft.bench.runs.reading import validate

@@ -19,7 +19,7 @@ from libweft.bench.papers import (
     vcube_ps_fig9,
     vcube_ps_table1,
 )
-from libweft.bench.papers.figure import Lab
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.papers.vcube_ps_fig4b import expected
 from libweft.bench.papers.vcube_ps_setting import CHARGED, COPIES, FREE, PROGRAM, SRPT, Point, measure, scenario
 from libweft.bench.runs.run import run

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from libweft.overlays.kademlia.messages import AddProvider, FindNode, GetProviders, GetValue, Ping, PutValue, Record
 from libweft.overlays.kademlia.wire import kad
-from libweft.overlays.kademlia_udp.rpc import contact, encode, find_node, find_value, nodes, ping, store, stun
+from libweft.overlays.kademlia_udp.wire import contact, encode, find_node, find_value, nodes, ping, store, stun
 from libweft.peer.codec import MsgpackCodec
 from libweft.peer.errors import PeerError
 from libweft.peer.libp2p.address import Address

@@ -20,7 +20,7 @@ from libweft.overlays.kademlia.values import Kademlia
 from libweft.overlays.kademlia.wire import PEERS, KadCodec, kad
 from libweft.overlays.kademlia_udp.config import KademliaUdpConfig
 from libweft.overlays.kademlia_udp.machine import KademliaUdp
-from libweft.overlays.kademlia_udp.rpc import read_address, read_call, read_id, read_nodes, read_stored, read_value, store
+from libweft.overlays.kademlia_udp.wire import read_address, read_call, read_id, read_nodes, read_stored, read_value, store
 from libweft.overlays.static import Static
 from libweft.overlays.vcube.machine import VCube
 from libweft.peer.codec import MsgpackCodec
@@ -38,8 +38,8 @@ from libweft.peer.libp2p.pnet import read_key
 from libweft.peer.libp2p.records import DOMAIN, PAYLOAD_TYPE, open_envelope, read_record, seal_envelope
 from libweft.peer.libp2p.yamux import DEFAULTS, SIZE, TOP, Data, Event, Finished, Opened, Yamux, YamuxLimits
 from libweft.peer.live import identify
-from libweft.peer.live.collect.account import Account
 from libweft.peer.live.collect.messages import FROM_COLLECTOR, FROM_PEER, Batch
+from libweft.peer.live.collect.peer_account import Account
 from libweft.peer.live.ping import PING
 from libweft.peer.live.transport import NOISE, YAMUX
 from libweft.peer.machine import Link, Message, MessageId

@@ -16,7 +16,7 @@ import trio
 
 from libweft.overlays.kademlia_udp.config import KademliaUdpConfig
 from libweft.overlays.kademlia_udp.live import KademliaNode
-from libweft.overlays.kademlia_udp.rpc import Value, digest, store
+from libweft.overlays.kademlia_udp.wire import Value, digest, store
 from libweft.peer.datagram import GARBAGE
 from tests import waiting
 

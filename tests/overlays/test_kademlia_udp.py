@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libweft.overlays.kademlia_udp import rpc
+from libweft.overlays.kademlia_udp import wire
 from libweft.overlays.kademlia_udp.config import HOUR, KademliaUdpConfig
 from libweft.overlays.kademlia_udp.handover import HANDED, HANDOVERS
 from libweft.overlays.kademlia_udp.lookup import ASKS
 from libweft.overlays.kademlia_udp.machine import PROBES, WAITING, WALKS, KademliaUdp
-from libweft.overlays.kademlia_udp.rpc import (
+from libweft.overlays.kademlia_udp.wire import (
     UNUSABLE,
     VALUE_LIMIT,
     Contact,
@@ -349,9 +349,9 @@ def test_a_node_at_an_address_where_nothing_should_be_sent_is_left_out_and_count
 
 @pytest.mark.parametrize("answer", [{"value": 7}, []])
 def test_an_answer_is_decoded_once(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    decode_ = Mock(side_effect=rpc._decode_found)
-    monkeypatch.setattr(rpc, "_decode_found", decode_)
-    rpc.read_value(encode(answer), 20, ("203.0.113.1", 1), Counter())
+    decode_ = Mock(side_effect=wire._decode_found)
+    monkeypatch.setattr(wire, "_decode_found", decode_)
+    wire.read_value(encode(answer), 20, ("203.0.113.1", 1), Counter())
     assert decode_.call_count == 1
 
 

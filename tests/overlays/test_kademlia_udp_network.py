@@ -15,7 +15,7 @@ import trio.testing
 from libweft.overlays.kademlia_udp.config import KademliaUdpConfig
 from libweft.overlays.kademlia_udp.live import KademliaNode
 from libweft.overlays.kademlia_udp.machine import KademliaUdp
-from libweft.overlays.kademlia_udp.rpc import digest
+from libweft.overlays.kademlia_udp.wire import digest
 from libweft.peer.datagram import GARBAGE, NoAnswer
 from libweft.peer.errors import UsageError
 from libweft.peer.machine import SECOND

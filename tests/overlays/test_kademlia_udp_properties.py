@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from libweft.overlays.kademlia_udp.config import KademliaUdpConfig
 from libweft.overlays.kademlia_udp.machine import PROBES, KademliaUdp
-from libweft.overlays.kademlia_udp.rpc import Value, contact, encode, find_node, find_value, nodes, ping, read_call, store, stun
 from libweft.overlays.kademlia_udp.storage import Table, Values
+from libweft.overlays.kademlia_udp.wire import Value, contact, encode, find_node, find_value, nodes, ping, read_call, store, stun
 from libweft.peer.datagram import CONTENT_LIMIT, GARBAGE, UNASKED, Address
 from libweft.peer.machine import SECOND
 from libweft.peer.sim.datagram import SimDatagrams

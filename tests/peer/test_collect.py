@@ -18,7 +18,6 @@ from libweft.peer.errors import PeerError, UsageError
 from libweft.peer.libp2p.address import Address
 from libweft.peer.libp2p.ids import Identity
 from libweft.peer.live.collect import buffer as buffers
-from libweft.peer.live.collect.account import Account, Standing
 from libweft.peer.live.collect.buffer import Buffer
 from libweft.peer.live.collect.clock import DRIFT, Clock, Offset
 from libweft.peer.live.collect.collector import CollectConfig, Collector, collecting
@@ -38,6 +37,7 @@ from libweft.peer.live.collect.messages import (
     Told,
     pack_batch,
 )
+from libweft.peer.live.collect.peer_account import Account, Standing
 from libweft.peer.live.collect.sender import Sender
 from libweft.peer.live.collect.stream import FrameStream
 from libweft.peer.live.host import Host, HostConfig, open_host

@@ -4,7 +4,7 @@
                                                 >  /weft/collect/1.0.0, one stream a peer
     collector:  folder <- accounts <- collector /
 
-`messages` is the wire, `clock` what round trips tell of a peer's clock, `buffer` what a peer holds, `account` what a
+`messages` is the wire, `clock` what round trips tell of a peer's clock, `buffer` what a peer holds, `peer_account` what a
 collector knows of a peer; all without IO. `sender` and `collector` do the IO of either side, `folder` writes the files.
 
 A peer greets with its epoch. The collector asks for its time a few times, then says up to which batch it has written;

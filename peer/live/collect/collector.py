@@ -25,9 +25,9 @@ import trio
 
 from libweft.peer.errors import PeerError, UsageError, alone
 from libweft.peer.libp2p.ids import peer_text
-from libweft.peer.live.collect.account import Account
 from libweft.peer.live.collect.folder import Entry, Folder
 from libweft.peer.live.collect.messages import FROM_COLLECTOR, FROM_PEER, PROTOCOL, Ask, Batch, Hello, Taken, Told
+from libweft.peer.live.collect.peer_account import Account
 from libweft.peer.live.collect.stream import FrameStream
 from libweft.peer.live.host import Host
 from libweft.peer.live.link import Stream

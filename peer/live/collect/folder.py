@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 from libweft.peer.errors import UsageError
 from libweft.peer.libp2p.ids import peer_text
-from libweft.peer.live.collect.account import Standing
 from libweft.peer.live.collect.clock import Offset
+from libweft.peer.live.collect.peer_account import Standing
 from libweft.peer.trace.files import parquet_library, renamed, why
 from libweft.peer.trace.kinds import KINDS, SCHEMA, Row, TraceError
 from libweft.peer.trace.tables import Keys, message_table, node_table, row_table

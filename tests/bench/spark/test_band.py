@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from libweft.bench.spark.band import bands
-from libweft.bench.spark.delivery import NORMAL_95
 from libweft.bench.spark.gather import DELIVERY, RECEPTION
+from libweft.bench.spark.message_measures import NORMAL_95
 from libweft.bench.spark.percentiles import BINS
 
 COLUMNS = "run int, number long, delivered long, received long, member boolean"

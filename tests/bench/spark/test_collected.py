@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from libweft.bench.spark.analysis import figures
 from libweft.bench.spark.traces import look_over
 from libweft.peer.libp2p.ids import Identity
-from libweft.peer.live.collect.account import Standing
 from libweft.peer.live.collect.clock import Offset
 from libweft.peer.live.collect.folder import Entry, Folder
+from libweft.peer.live.collect.peer_account import Standing
 from libweft.peer.trace.files import read_rows
 from libweft.peer.trace.kinds import JOINED, Row
 from libweft.pubsub.live.api import PubSub, PubSubConfig

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from libweft.bench.papers.figure import Lab
+from libweft.bench.papers.figure_runs import Lab
 from libweft.bench.runs.replay import command
 from libweft.bench.runs.run import run
 from libweft.bench.runs.scenario import Scenario, Workload

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from libweft.bench.spark import delivery, load
+from libweft.bench.spark import load, message_measures
 from libweft.bench.spark.gather import DELIVERY, RECEPTION, Facts, Groups
 from libweft.bench.spark.traces import Run
 from libweft.peer.errors import WeftError
@@ -70,8 +70,8 @@ def message_figures(known: Facts, most: int) -> list[dict[str, Any]]:
         .join(named, ["run", "msg"])
         .select(
             *("run", "t", "publisher", "deliveries", "msg", "dependencies"),
-            delivery.share_in_time().alias("reliability"),
-            delivery.redundancy_of_one().alias("rmr"),
+            message_measures.share_in_time().alias("reliability"),
+            message_measures.redundancy_of_one().alias("rmr"),
             (F.coalesce("again", F.lit(0)) / F.nullif("receptions", F.lit(0))).alias("duplicates"),
             F.col("last_hop").alias("ldh"),
             F.coalesce("held", F.lit(0)).alias("held"),
