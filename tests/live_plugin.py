@@ -4,7 +4,8 @@
 - A live test has a deadline in seconds of real time, for each of its set-up, call and teardown: DEADLINE_S, SLOW_DEADLINE_S with
   the marker `slow`, or the marker's argument: `pytest.mark.live(deadline=600)`. A test that misses its deadline fails, and
   reports the stacks of all trio tasks and of all threads.
-- `--failures FILE` writes every failed test to FILE, one JSON object per line, for `tests.run_live`.
+- `--outcomes FILE` writes what became of each test to FILE, one JSON object per line, for `tests.run_live`. The last line has the
+  number of failures, so that a run which ended in its middle is known by its lack.
 
 The deadline is a SIGALRM in the main thread. If trio runs there, the handler asks trio to cancel the main task, because an
 exception that is raised inside of trio's scheduler would break it. If the test has not ended GRACE_S later, or if trio does
@@ -39,24 +40,40 @@ SPARK = ("py4j", "pyspark")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--failures", metavar="FILE", help="write every failed test to FILE, one JSON object per line")
+    parser.addoption("--outcomes", metavar="FILE", help="write what became of each test to FILE, one JSON object per line")
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Write a failure to the file of `--failures`; with xdist, only the controller does."""
-    if report.failed and (path := Failures.path) is not None:
-        row = {"test": report.nodeid, "live": "live" in report.keywords, "when": report.when, "text": full_text(report)}
+    if report.failed:
+        live = "live" in report.keywords
+        note({"test": report.nodeid, "outcome": "failed", "live": live, "when": report.when, "text": full_text(report)})
+    elif report.passed and report.when == "call":
+        note({"test": report.nodeid, "outcome": "passed"})
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    if report.failed:
+        note({"test": report.nodeid, "outcome": "failed", "live": False, "when": "collection", "text": report.longreprtext})
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    note({"failures": session.testsfailed})
+
+
+def note(row: dict[str, object]) -> None:
+    """Write a row to the file of `--outcomes`, if there is one; with xdist, only the controller does."""
+    if (path := Outcomes.path) is not None:
         with path.open("a") as file:
             file.write(json.dumps(row) + "\n")
 
 
-class Failures:
+class Outcomes:
     path: Path | None = None
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if (path := config.getoption("--failures")) is not None and not hasattr(config, "workerinput"):
-        Failures.path = Path(path)
+    if (path := config.getoption("--outcomes")) is not None and not hasattr(config, "workerinput"):
+        Outcomes.path = Path(path)
 
 
 def full_text(report: pytest.TestReport) -> str:

@@ -82,8 +82,38 @@ def test_a_test_without_the_marker_is_never_run_twice(project: Path) -> None:
     assert (project / "plain").read_text() == "x"
 
 
-def test_a_file_that_cannot_be_read_fails_the_run(project: Path) -> None:
-    assert play(project, "1 / 0")[0] == 2
+@pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["alone", "xdist"])
+def test_a_file_that_cannot_be_read_fails_the_run(project: Path, options: tuple[str, ...]) -> None:
+    (project / "test_bad.py").write_text("1 / 0")
+    code, out = play(project, FAILS_ONCE, "tests.run_live", *options)
+    assert code != 0 and "flaky:" not in out
+
+
+ENDS = """
+import os
+
+@pytest.mark.live
+def test_that_takes_all_with_it():
+    os._exit(1)
+"""
+SKIPS = """
+@pytest.mark.live
+def test_that_skips_the_second_time():
+    if runs("skips") == 2:
+        pytest.skip("there is nothing to test")
+    assert False, "the first reason"
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["alone", "xdist"])
+def test_a_run_that_ends_in_its_middle_is_not_saved_by_tests_that_pass_later(project: Path, options: tuple[str, ...]) -> None:
+    code, out = play(project, FAILS_ONCE + ENDS, "tests.run_live", *options)
+    assert code == 1 and "flaky:" not in out
+
+
+def test_a_test_that_is_skipped_the_second_time_has_not_passed(project: Path) -> None:
+    code, out = play(project, SKIPS)
+    assert code == 1 and "flaky:" not in out and "not run again: test_it.py::test_that_skips_the_second_time" in out
 
 
 HANGS = """
