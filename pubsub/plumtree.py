@@ -676,7 +676,7 @@ def _stale(publication: Publication, hops: int | None) -> Gossip:
 DESCRIPTION = RouterDescription(
     name="plumtree",
     paper="Leitao, Pereira and Rodrigues: Epidemic Broadcast Trees, SRDS 2007",
-    use="for most uses: hardly more copies than receivers, and what loss, crashes or partitions held back is fetched",
+    use="for most uses: hardly more copies than receivers, and it fetches what loss, crashes or partitions held back",
     partner="hyparview",
     machine=Plumtree,
     config=PlumtreeConfig,
@@ -690,7 +690,7 @@ DESCRIPTION = RouterDescription(
             Property.REACH,
             DELAYS | LOSSES | BREAKS | {"crash", "mass_crash"},
             60.0,
-            "A message is held for 100 s from its publication, and only that long it is fetched.",
+            "A node holds messages for 100 s from publication, 4,096 of them and 16 MiB at most, and only those can be fetched.",
         ),
     ),
 )

@@ -39,8 +39,8 @@ MEANINGS = {
 class Promise:
     """One property, the kinds of faults under which it holds, and the time within which it does after the last fault healed.
 
-    `within_s` counts from the publishing or the end of the last fault, whichever is later. `limit` says in a sentence where the
-    promise ends.
+    `within_s` counts from the publishing or the end of the last fault, whichever is later. It holds while no copy travels for
+    longer than a second, because slower nodes are taken for crashed ones. `limit` says in a sentence where the promise ends.
     """
 
     property: Property
@@ -50,4 +50,8 @@ class Promise:
 
 
 INTEGRITY = Promise(Property.INTEGRITY, HONEST, limit="Live, signatures extend it to changed bytes and to hostile peers.")
-ONCE = Promise(Property.ONCE, HONEST, limit="It ends when the id of a message is forgotten, two minutes after it came or later.")
+ONCE = Promise(
+    Property.ONCE,
+    HONEST,
+    limit="It ends when the id of a message is forgotten: two minutes after it came, or when 32,768 newer ids have come.",
+)

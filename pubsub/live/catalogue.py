@@ -39,7 +39,7 @@ def show_stack(name: str, as_json: bool) -> None:
     print(f"{stack.name}: {stack.router.use}")
     print(f"  {stack.overlay.name}: {stack.overlay.paper}")
     print(f"  {stack.router.name}: {stack.router.paper}")
-    print("Promises:")
+    print("Promises, while no copy travels for longer than a second:")
     for promise in stack.promises:
         print(fill(_in_words(promise), WIDTH, initial_indent="  ", subsequent_indent="    "))
     print("Options:")
@@ -51,7 +51,7 @@ def show_stack(name: str, as_json: bool) -> None:
 
 
 def _in_words(promise: Promise) -> str:
-    within = f", within {promise.within_s:g} s of the end of the last fault" if promise.within_s else ""
+    within = f", within {promise.within_s:g} s of its publishing or of the end of the last fault" if promise.within_s else ""
     faults = ", ".join(sorted(promise.withstands))
     return f"{promise.property.value}: {promise.property.meaning}{within}, under {faults}. {promise.limit}".rstrip()
 

@@ -11,7 +11,6 @@ from libweft.pubsub.vcube_pb.router import VCubePB
 
 KEPT = "A node keeps messages for 120 s, 4,096 of them and 16 MiB at most, and only those can be fetched."
 
-
 DESCRIPTION = RouterDescription(
     name="vcube-pb",
     paper="de Araujo, Rodrigues, Arantes, Duarte and Sens: VCube-PB, SBRC 2017",
