@@ -8,8 +8,8 @@ Below it asks for: links that are reliable and in order (as TCP's are) until the
 Above it promises: what its own class says; `libweft.overlays.overlay` and `libweft.pubsub.router` are the two kinds of upper
 contract. Order inside a handler: own state first, then send, then notify upwards. `Env.send` never re-enters the caller.
 
-Bounds: the queue of messages that wait for a dial, and each link's outbox, are the driver's; `admit` is the one
-place that says what happens when they are full.
+Bounds: the queue of messages that wait for a dial, and each link's outbox, are the driver's; `libweft.peer.overload` decides for
+all drivers what happens when they are full.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, MutableMapping, Sequence
 from enum import IntEnum
 from random import Random
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -281,22 +281,6 @@ class Codec(Protocol):
 
 Build: TypeAlias = Callable[[Callable[[], Env]], Sequence[Machine]]
 """Builds one node's stack, lowest machine first; it calls its argument once for each machine, to get that machine's Env."""
-
-
-class Laden(Protocol):
-    """What `admit` looks at: a message, or whatever a driver wraps it in."""
-
-    @property
-    def lane(self) -> Lane: ...
-    @property
-    def droppable(self) -> bool: ...
-
-
-def admit(msg: Laden, size: int, queued: int, limit: int) -> Literal["send", "drop", "close"]:
-    """The overload policy, for every driver: drop what may be dropped, else give up the link that is too slow."""
-    if queued + size <= limit or queued == 0:
-        return "send"
-    return "drop" if msg.lane is Lane.LAZY or msg.droppable else "close"
 
 
 def speaks(mine: Sequence[str], theirs: Sequence[str]) -> str | None:

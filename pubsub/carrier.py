@@ -6,7 +6,8 @@ from typing import ClassVar, TypeAlias
 
 from libweft.peer.machine import Lane, Message, MessageId
 from libweft.pubsub.claims import Topic
-from libweft.pubsub.message import Attributes, OrderHeader, Publication
+from libweft.pubsub.interests import Attributes
+from libweft.pubsub.message import OrderHeader, Publication
 
 Parts: TypeAlias = tuple[MessageId, str, bytes, OrderHeader | None, Attributes, bytes, bytes]
 

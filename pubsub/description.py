@@ -13,7 +13,7 @@ from libweft.overlays.description import C, Options
 from libweft.overlays.overlay import Overlay
 from libweft.overlays.powers import Need
 from libweft.peer.machine import Env
-from libweft.pubsub.message import Filter
+from libweft.pubsub.interests import Filter
 from libweft.pubsub.promises import Promise
 from libweft.pubsub.router import App, Router
 

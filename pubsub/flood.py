@@ -18,7 +18,8 @@ from libweft.overlays.powers import Connected
 from libweft.peer.machine import Codec, Env, Peer, upon
 from libweft.peer.trace.kinds import DUPLICATE
 from libweft.pubsub.description import TOPICS_AND_FILTERS, RouterDescription
-from libweft.pubsub.message import Interest, Publication
+from libweft.pubsub.interests import Interest
+from libweft.pubsub.message import Publication
 from libweft.pubsub.promises import INTEGRITY, ONCE, Promise, Property
 from libweft.pubsub.router import App, Router
 from libweft.pubsub.rpc import Subscriptions, rpc

@@ -1,21 +1,17 @@
-"""What is published: the envelope, interests, verdicts and the header of an order.
+"""A publication: its envelope, the header of an order, and the verdicts of validation.
 
 A publication is immutable and whole at birth; routers pass it on by reference. Its id is (source, epoch, sequence).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
-from operator import eq, ge, gt, le, lt
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+from typing import ClassVar, Protocol
 
 import msgspec
 
 from libweft.peer.machine import Lane, Message, MessageId
-
-Value: TypeAlias = int | float | str
-Attributes: TypeAlias = tuple[tuple[str, Value], ...]
+from libweft.pubsub.interests import Attributes
 
 
 class OrderHeader(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -36,21 +32,6 @@ class Publication(Message, frozen=True, tag=0):
     attributes: Attributes = ()
     signature: bytes = b""  # of its source, and the source's key where the peer id does not hold it: `libweft.pubsub.signing`
     key: bytes = b""
-
-
-class Filter(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A content filter: all its constraints (attribute, relation, value) hold."""
-
-    constraints: tuple[tuple[str, Literal["=", "<", "<=", ">", ">="], Value], ...]
-
-    def matches(self, attributes: Attributes) -> bool:
-        held = dict(attributes)
-        return all(name in held and _holds(held[name], relation, value) for name, relation, value in self.constraints)
-
-
-Interest: TypeAlias = str | Filter
-
-RELATIONS: dict[str, Callable[[Any, Any], Any]] = {"=": eq, "<": lt, "<=": le, ">": gt, ">=": ge}
 
 
 class Verdict(Enum):
@@ -84,9 +65,3 @@ def weight(m: Weighed) -> int:
     if m.attributes:
         total += sum(128 + len(name) + len(str(value)) for name, value in m.attributes)
     return total + 96 * len(m.order.dependencies) if m.order is not None else total
-
-
-def _holds(held: Value, relation: str, value: Value) -> bool:
-    if isinstance(held, str) != isinstance(value, str):
-        return False
-    return bool(RELATIONS[relation](held, value))

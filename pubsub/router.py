@@ -21,7 +21,8 @@ from libweft.overlays.overlay import Overlay
 from libweft.peer.errors import UsageError
 from libweft.peer.machine import EPOCH_BITS, Env, Machine, MessageId, Peer
 from libweft.peer.trace.kinds import DELIVER, JOIN, JOINED, LEAVE, PUBLISH, RECEIVE, REJECT
-from libweft.pubsub.message import Attributes, Filter, Interest, OrderHeader, Publication, Verdict
+from libweft.pubsub.interests import Attributes, Filter, Interest
+from libweft.pubsub.message import OrderHeader, Publication, Verdict
 from libweft.pubsub.signing import Signing
 
 EPOCH_ROOM = (1 << EPOCH_BITS) - 1

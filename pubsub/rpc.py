@@ -28,7 +28,8 @@ from libweft.peer.libp2p.frame import read_uvarint, uvarint
 from libweft.peer.libp2p.pb import parse, rpc_pb2
 from libweft.peer.machine import EPOCH_BITS, Lane, Message, MessageId, Peer
 from libweft.pubsub.encoding_cache import Recent
-from libweft.pubsub.message import Attributes, OrderHeader, Publication, weight
+from libweft.pubsub.interests import Attributes
+from libweft.pubsub.message import OrderHeader, Publication, weight
 
 JOINED = 1 << 16  # some peers take no longer RPC unless one message alone is
 SUBSCRIPTIONS = PUBLICATIONS = 10_000

@@ -1,1 +1,1 @@
-"""What weft costs: benchmarks of the simulator, of links, of live nodes and of lookups, beside other libraries."""
+"""Benchmarks of weft: of the simulator, of links, of live nodes and of lookups, beside other libraries."""

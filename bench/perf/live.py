@@ -32,7 +32,7 @@ from libweft.bench.perf.rivals.programs import LEFT_OUT, Program, go_libp2p, js_
 from libweft.bench.perf.swarm.plan import percentile
 from libweft.bench.progress import Progress
 from libweft.peer.errors import UsageError, WeftError
-from libweft.pubsub.stacks import find
+from libweft.pubsub.stacks import find, full_name
 
 DEGREE = 6
 LEAST = 20
@@ -85,7 +85,7 @@ class LiveConfig:
     @property
     def ours(self) -> dict[str, str]:
         """The cases of weft, and their stacks."""
-        return {STACKS.get(stack, f"weft {stack}"): stack for stack in self.stacks}
+        return {STACKS.get(stack, f"weft {stack}"): stack for stack in map(full_name, self.stacks)}
 
 
 QUICK = LiveConfig(nodes=6, messages=60, sizes=(100,), seconds=2.0, repetitions=1)

@@ -21,9 +21,9 @@ from typing import Any
 from libweft.bench.progress import Progress
 from libweft.overlays.kademlia.config import KademliaConfig
 from libweft.overlays.kademlia.messages import FindNode, GetProviders, GetValue
+from libweft.overlays.kademlia.put_and_get import Kademlia
 from libweft.overlays.kademlia.query import Query
 from libweft.overlays.kademlia.space import place_of, place_of_key
-from libweft.overlays.kademlia.values import Kademlia
 from libweft.peer.errors import UsageError, WeftError
 from libweft.peer.machine import MS, SECOND, Peer, PeerInfo, Reply, answers
 from libweft.peer.sim.simulator import Simulator

@@ -8,9 +8,9 @@ title alone, and that is whole or not there. Names, topics and commands are take
 place (`text.escape`), and the page forbids itself every script but its own.
 
     input   the analysis, read once, forgiving much          text           escaping and rounding
-    scale   from figures to places on an axis                draw           one chart as SVG
-    cards   the boxes that charts stand in                   distributions  counts in bins: sums and histograms
-    charts  which charts there are, from which tables        tables         what ran, the comparison, every table
+    scale   from figures to places on an axis                chart_drawing  one chart as SVG
+    cards   the boxes that charts stand in                   chart_list     which charts there are, from which tables
+    tables  what ran, the comparison, every table            distributions  counts in bins: sums and histograms
     verdict who is worst, in words and bars                  html           the page; page.css, page.js
     picture one message of a run, read once                  rings          where its nodes stand
     player  one message as it spreads; player.js             mesh           the overlay at its publish

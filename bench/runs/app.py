@@ -7,7 +7,8 @@ from collections.abc import Callable
 from libweft.bench.runs.attacks import INVALID
 from libweft.peer.machine import Peer
 from libweft.peer.sim.simulator import SimNode
-from libweft.pubsub.message import Interest, Publication, Verdict
+from libweft.pubsub.interests import Interest
+from libweft.pubsub.message import Publication, Verdict
 from libweft.pubsub.ordering.causal import Causal
 from libweft.pubsub.ordering.fifo import Fifo
 from libweft.pubsub.ordering.order import Order

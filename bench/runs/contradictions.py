@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from libweft.bench.runs.scenario import MOST_NODES, YEAR, Scenario
 from libweft.bench.runs.setting_errors import choices, shown
 from libweft.peer.sim.faults import AnyFault, Corrupt, Truncate
+from libweft.pubsub.stacks import full_name
 
 
 def contradictions(scenario: Scenario) -> Iterator[tuple[str, str]]:
@@ -74,8 +75,8 @@ def _nodes_of(fault: AnyFault) -> Iterator[int]:
 
 
 def _attack_contradictions(scenario: Scenario) -> Iterator[tuple[str, str]]:
-    if scenario.attacks and not scenario.stack.endswith("/gossipsub"):
-        yield "attacks", f"are of gossipsub, and the stack is {scenario.stack}"
+    if scenario.attacks and not full_name(scenario.stack).endswith("/gossipsub"):
+        yield "attacks", f"are of gossipsub, and the stack is {full_name(scenario.stack)}"
     for number, attack in enumerate(scenario.attacks):
         for node in (*attack.targets, *getattr(attack, "censors", ())):
             if not 0 <= node < scenario.nodes:

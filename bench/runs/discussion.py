@@ -18,7 +18,8 @@ from libweft.bench.runs.scenario import Workload
 from libweft.peer.errors import UsageError
 from libweft.peer.machine import MS, Peer
 from libweft.peer.sim.simulator import Simulator
-from libweft.pubsub.message import Interest, Publication, Verdict
+from libweft.pubsub.interests import Interest
+from libweft.pubsub.message import Publication, Verdict
 
 Say = Callable[[int, str], None]
 

@@ -6,7 +6,8 @@ value with at least that share at or below it. Each step is one statement that m
 the steps are those of `libweft.bench.spark.gather`, so that the two can be timed side by side.
 
 It asks for whole traces with all kinds of rows: what a trace lacks is for `libweft.bench.spark.run_figures` to say.
-Bounds: DuckDB keeps the tables in memory, and the values of a distribution while it is taken; it spills beyond 80 % of the machine.
+Bounds: DuckDB keeps in memory the tables, and the values of a distribution while it is taken. It spills to disk when it holds
+80 % of the machine's memory.
 """
 
 from __future__ import annotations

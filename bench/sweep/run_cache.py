@@ -23,6 +23,7 @@ from libweft.peer.errors import UsageError
 
 ROOT = Path(libweft.__file__).parent
 PACKAGES = ("peer", "overlays", "pubsub", "bench")
+MAKE_RUNS = ("figure.py", "figure_runs.py")  # of the folder of figures
 
 log = logging.getLogger(__name__)
 
@@ -76,10 +77,10 @@ def key_of(*what: object) -> str:
 @cache
 def _code() -> bytes:
     digest = sha256(sys.version.encode())
-    figures = ROOT / "bench" / "papers"
+    papers = ROOT / "bench" / "papers"
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
-            if figures not in path.parents or path.name == "figure.py":
+            if papers not in path.parents or path.name in MAKE_RUNS:
                 digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
     return digest.digest()
 

@@ -16,7 +16,6 @@ from libweft.examples.chat.terminal import Screen, Terminal, open_screen
 from libweft.peer.errors import WeftError, alone
 from libweft.pubsub.live.defaults import LISTEN, STACK
 
-FRIEND = "bob"
 PATIENCE_S = 10.0
 QUIET_S = 5.0  # at a terminal, where nothing waits for it
 
@@ -66,7 +65,7 @@ async def _talk(chat: Chat, screen: Screen, feed: Feed, config: ChatConfig, port
     terminal = Terminal(chat, screen, feed)
     async with trio.open_nursery() as nursery:
         if chat.invitation:
-            await screen.print(f"* a friend types: python -m libweft.examples.chat --name {FRIEND} {chat.invitation}")
+            await screen.print(f"* a friend types: {chat.invitation}")
         if port is not None:
             await screen.print(f"* your page: {await nursery.start(web.serve, chat, port)}")
         nursery.start_soon(terminal.run_output)

@@ -49,6 +49,7 @@ TICK_S = 0.25
 GAP_MS = 1_000  # between two announcements in a room
 HISTORY_S = 10.0
 FAREWELL_S = 2.0
+FRIEND = "bob"
 
 
 class Changed(msgspec.Struct, frozen=True):
@@ -160,12 +161,12 @@ class Chat:
 
     @property
     def invitation(self) -> str | None:
-        """The arguments with which a friend joins; an address that reaches beyond this machine is preferred."""
+        """The command with which a friend joins, if this node has an address. One that other machines can reach is preferred."""
         addresses = sorted(self.node.addresses, key=lambda address: "/127.0.0.1/" in address or "/ip6/::1/" in address)
         if not addresses:
             return None
         rooms = "".join(f" --room {name}" for name in self._here) if list(self._here) != ["lobby"] else ""
-        return f"--join {addresses[0]}{rooms}"
+        return f"python -m libweft.examples.chat --name {FRIEND} --join {addresses[0]}{rooms}"
 
     @contextmanager
     def feed(self) -> Iterator[Feed]:

@@ -9,7 +9,7 @@ from libweft.overlays.fault_groups import CRASHES, TRANSIENT
 from libweft.overlays.kademlia.config import NeighborsConfig
 from libweft.overlays.kademlia.messages import PROTOCOL
 from libweft.overlays.kademlia.neighbors import KademliaNeighbors
-from libweft.overlays.kademlia.values import Kademlia
+from libweft.overlays.kademlia.put_and_get import Kademlia
 from libweft.peer.errors import UsageError
 from libweft.peer.machine import Env, Rng
 

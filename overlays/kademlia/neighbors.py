@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from libweft.overlays.kademlia.put_and_get import Kademlia
 from libweft.overlays.kademlia.space import place_of, place_of_key
-from libweft.overlays.kademlia.values import Kademlia
 from libweft.overlays.overlay import Overlay
 from libweft.overlays.powers import Connected, Directory, Distances, KeyRouting, Lookups, Sampling, Storage
 from libweft.peer.errors import UsageError

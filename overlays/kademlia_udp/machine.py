@@ -14,8 +14,8 @@ Where this differs from the package, for the sake of safety or of the paper, no 
 
 Below it asks for: a `libweft.peer.datagram.DatagramEnv`.
 Above it promises: `join`, `set` and `get` end, whatever the network does.
-Bounds: those of `kept`, `lookup` and `handover` beside it; WALKS calls at once and WAITING more; PROBES pings at once. It answers
-each request with one reply, and with a ping if the sender is new.
+Bounds: those of `storage`, `lookup` and `handover` beside it; WALKS calls at once and WAITING more; PROBES pings at once. It
+answers each request with one reply, and with a ping if the sender is new.
 """
 
 from __future__ import annotations

@@ -66,12 +66,12 @@ class FakeClock:
 
     @property
     def due(self) -> int | None:
-        """When the next timer fires."""
+        """The time at which the next timer fires, None if no timer is set."""
         return min((due for due, _, timer in self._timers if timer.action is not None), default=None)
 
     @property
     def waiting(self) -> int:
-        """How many timers are set and neither fired nor cancelled."""
+        """The number of timers that are set and have neither fired nor been cancelled."""
         return sum(timer.action is not None for _, _, timer in self._timers)
 
 

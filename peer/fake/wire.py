@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 from libweft.peer.dispatch import ask, hears, receive, told, twin
 from libweft.peer.errors import PeerError, Refused, UsageError
 from libweft.peer.fake.env import FakeClock, FakeEnv, FakeRequest, FakeTimer
-from libweft.peer.machine import Build, Codec, Link, Machine, Message, Peer, admit
+from libweft.peer.machine import Build, Codec, Link, Machine, Message, Peer
+from libweft.peer.overload import admit
 
 STEPS = 100_000
 OUTBOX_LIMIT = 1 << 20

@@ -40,7 +40,8 @@ from libweft.peer.live.host import Host
 from libweft.peer.live.link import LiveLink, Stream, StreamError
 from libweft.peer.live.outbox import LIMIT, Outbox, Outlet, Parcel
 from libweft.peer.live.store import FileStore
-from libweft.peer.machine import EPOCH_BITS, SECOND, Build, Link, Machine, Message, MessageId, Peer, PeerInfo, admit, speaks
+from libweft.peer.machine import EPOCH_BITS, SECOND, Build, Link, Machine, Message, MessageId, Peer, PeerInfo, speaks
+from libweft.peer.overload import admit
 from libweft.peer.trace.kinds import DROP, LINK_DOWN, LINK_UP, NODE_DOWN, NODE_UP, ROLE, SEND
 from libweft.peer.trace.tracer import Tracer
 

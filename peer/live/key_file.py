@@ -31,7 +31,7 @@ def load_identity(path: Path) -> Identity:
 
 
 def _read_key(path: Path) -> bytes | None:
-    """None where there is no file of that name."""
+    """Return the content of the key file, None if there is no file of that name."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -46,7 +46,7 @@ def _read_key(path: Path) -> bytes | None:
 
 
 def _make_key(path: Path, data: bytes) -> bytes:
-    """What is in the file afterwards: `data`, or the key of another process that was first."""
+    """Make the key file. Return its content: `data`, or the key of another process that was first."""
     if not path.parent.is_dir():
         raise UsageError(f"the key file {path} cannot be made: there is no directory {path.parent}; make it first")
     draft = path.with_name(f".weft-key-{secrets.token_hex(8)}")

@@ -15,7 +15,8 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from libweft.peer.machine import MS, SECOND, Handlers, Lane, Machine, Message, Peer, admit
+from libweft.peer.machine import MS, SECOND, Handlers, Lane, Machine, Message, Peer
+from libweft.peer.overload import admit
 from libweft.peer.sim import faults
 from libweft.peer.sim.calendar import SHIFT, Calendar, Entry
 from libweft.peer.sim.link_faults import Faults, Trouble

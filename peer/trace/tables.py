@@ -114,5 +114,5 @@ def _words(column: Sequence[str | None]) -> Any:
 
 
 def hash63(data: bytes) -> int:
-    """What numbers in rows are made of."""
+    """Return the 63-bit number that stands for `data` in rows."""
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "big") >> 1

@@ -39,7 +39,7 @@ class Tracer:
         batch: int = BATCH,
         hashed: bool = True,
     ) -> None:
-        """Not `hashed`, rows of kinds that nobody asked for cost next to nothing."""
+        """With `hashed` false, rows of kinds that nobody asked for cost next to nothing."""
         _check(directory, level, kinds, batch)
         self.level = level
         self._observe = observer.observe if observer is not None else None
@@ -54,7 +54,7 @@ class Tracer:
         self._files = Files(directory, level, kinds, manifest or {}, batch) if directory is not None else None
 
     def heeds(self, kind: str) -> bool:
-        """Whether a row of that kind would be looked at: one that costs much to make need not be made else."""
+        """Return whether anybody looks at rows of that kind. If not, a caller can spare itself the making of a costly row."""
         return self._heeded is None or kind in self._heeded
 
     def emit(

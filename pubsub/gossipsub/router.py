@@ -3,9 +3,10 @@
 libp2p specs, pubsub/gossipsub: `gossipsub-v1.0.md` (mesh, fanout, gossip), `v1.1` (scores, back-off, peer exchange, flood
 publishing, opportunistic grafting), `v1.2` (IDONTWANT), `v1.3` (extensions).
 - A message goes to the mesh of its topic; one's own goes to all subscribers that are known, so that a mesh of bad peers cannot
-  keep it (`flood_publish`). A topic that is not joined has a fanout instead. Who subscribes a moment later gets it too (`fresh`).
+  keep it (`flood_publish`). A topic that is not joined has a fanout instead. Who subscribes a moment later gets it too
+  (`recent_publishes`).
 - In each heartbeat broken promises are counted, meshes mended (`mesh`), ids announced (`gossip`), links sought (`contacts`).
-- What a peer does is weighed (`standing`): below thresholds it gets no gossip, no messages, and in the end is not heard.
+- What a peer does is weighed (`peer_policy`): below thresholds it gets no gossip, no messages, and in the end is not heard.
 A peer that speaks floodsub alone gets every message of its topics. Only messages of topics joined here are taken in.
 
 Below it asks for: links (any that speak its protocols), and where it can an overlay that finds subscribers of a topic. Above it
@@ -32,7 +33,8 @@ from libweft.pubsub.gossipsub.peer_policy import Standing
 from libweft.pubsub.gossipsub.presets import named_score
 from libweft.pubsub.gossipsub.recent_publishes import Fresh
 from libweft.pubsub.gossipsub.wire import mesh_rpc
-from libweft.pubsub.message import Interest, Publication, Verdict
+from libweft.pubsub.interests import Interest
+from libweft.pubsub.message import Publication, Verdict
 from libweft.pubsub.router import TOPIC, App, Router
 from libweft.pubsub.rpc import Subscriptions
 from libweft.pubsub.seen import Seen

@@ -19,6 +19,7 @@ from libweft.overlays.powers import Lookups, power_of
 from libweft.peer.errors import PeerError, UsageError
 from libweft.peer.machine import Env, Link, Message, Peer, PeerInfo, Reply, Timer, answers, upon
 from libweft.peer.trace.kinds import DUPLICATE, REJECT
+from libweft.pubsub.interests import Interest
 from libweft.pubsub.kadpubsub.config import DEFAULTS, KadPubSubConfig
 from libweft.pubsub.kadpubsub.delegation import Tree
 from libweft.pubsub.kadpubsub.inquiry import Audience
@@ -40,7 +41,7 @@ from libweft.pubsub.kadpubsub.registration import Registrations
 from libweft.pubsub.kadpubsub.registry import Registries
 from libweft.pubsub.kadpubsub.unjudged import Held, Unjudged
 from libweft.pubsub.kadpubsub.vicinity import Vicinity
-from libweft.pubsub.message import Interest, Publication
+from libweft.pubsub.message import Publication
 from libweft.pubsub.router import App, Router
 from libweft.pubsub.seen import Seen
 

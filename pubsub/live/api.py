@@ -39,11 +39,12 @@ from libweft.peer.live.key_file import load_identity
 from libweft.peer.machine import Peer
 from libweft.peer.trace.tracer import Tracer
 from libweft.pubsub import stacks
+from libweft.pubsub.interests import Interest
 from libweft.pubsub.live.defaults import LISTEN, STACK
 from libweft.pubsub.live.isolation import warn
 from libweft.pubsub.live.subscription import Full, Subscription, message
 from libweft.pubsub.live.validate import CONCURRENCY, Answer, Judge, Validator
-from libweft.pubsub.message import Interest, Publication, Verdict
+from libweft.pubsub.message import Publication, Verdict
 from libweft.pubsub.ordering.causal import Causal, CausalConfig
 from libweft.pubsub.ordering.fifo import FifoConfig
 from libweft.pubsub.router import LARGEST, TOPIC, Router

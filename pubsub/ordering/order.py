@@ -14,7 +14,8 @@ from collections.abc import Callable
 from libweft.overlays.overlay import Overlay
 from libweft.peer.machine import Env, Machine, Peer
 from libweft.peer.trace.kinds import DELIVER
-from libweft.pubsub.message import Interest, OrderHeader, Publication, Verdict
+from libweft.pubsub.interests import Interest
+from libweft.pubsub.message import OrderHeader, Publication, Verdict
 from libweft.pubsub.router import App, Router
 
 

@@ -35,7 +35,8 @@ from libweft.peer.errors import UsageError
 from libweft.peer.machine import MS, SECOND, Env, Link, Message, MessageId, Peer, Timer, upon
 from libweft.peer.trace.kinds import DUPLICATE, REJECT
 from libweft.pubsub.fair_shares import Shares
-from libweft.pubsub.message import Interest, Publication, weight
+from libweft.pubsub.interests import Interest
+from libweft.pubsub.message import Publication, weight
 from libweft.pubsub.numbering import MISNUMBERED, bind, is_bound
 from libweft.pubsub.router import App, Router
 from libweft.pubsub.scribe.channels import BURST, OUTLETS, Inlets, Outlet

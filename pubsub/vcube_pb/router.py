@@ -27,7 +27,8 @@ from libweft.overlays.vcube.cube import DIMENSION
 from libweft.peer.errors import PeerError, UsageError
 from libweft.peer.machine import SECOND, Env, MessageId, Peer, Reply, Timer, answers, upon
 from libweft.peer.trace.kinds import PUBLISH, REJECT
-from libweft.pubsub.message import Interest, Publication, weight
+from libweft.pubsub.interests import Interest
+from libweft.pubsub.message import Publication, weight
 from libweft.pubsub.numbering import bind
 from libweft.pubsub.router import App
 from libweft.pubsub.vcube_pb.broadcast import ReliableBroadcasts

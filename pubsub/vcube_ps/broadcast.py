@@ -9,7 +9,7 @@ all of these have. Members are the topic's subscribers, or all nodes for a SUB. 
   these are served too.
 
 Bounds: TASKS under way, of which the oldest of others goes, acknowledged as it is; PLACES standings gathered for each; KNOWN ids,
-the oldest of which go; one timer; those of `heads`.
+the oldest of which go; one timer; those of `cluster_heads`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ from libweft.overlays.overlay import Overlay
 from libweft.peer.errors import Refused
 from libweft.peer.machine import Env, MessageId, Peer, Reply, answers
 from libweft.peer.trace.kinds import REJECT
-from libweft.pubsub.message import Interest, Publication
+from libweft.pubsub.interests import Interest
+from libweft.pubsub.message import Publication
 from libweft.pubsub.router import App
 from libweft.pubsub.vcube_ps.config import DEFAULTS, VCubePSConfig
 from libweft.pubsub.vcube_ps.messages import AskFloor, Change, Floor, Pub, Reg, Sub

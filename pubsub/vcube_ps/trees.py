@@ -27,7 +27,8 @@ from libweft.peer.errors import PeerError, UsageError
 from libweft.peer.machine import MS, SECOND, Env, Message, MessageId, Peer, PeerInfo, Timer, upon
 from libweft.peer.trace.kinds import DUPLICATE, REJECT
 from libweft.pubsub.claims import NUMBER
-from libweft.pubsub.message import Interest, Publication, weight
+from libweft.pubsub.interests import Interest
+from libweft.pubsub.message import Publication, weight
 from libweft.pubsub.numbering import MISNUMBERED, bind, is_bound
 from libweft.pubsub.router import TOPIC, App, Router
 from libweft.pubsub.vcube_ps.broadcast import Broadcasts

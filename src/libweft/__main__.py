@@ -132,7 +132,7 @@ def _complain(text: str, status: int) -> int:
 
 
 def _hang_up() -> int:
-    """Whoever read our output has left; without this, closing stdout at exit would fail again, aloud."""
+    """Send the rest of stdout nowhere, because its reader has left: closing stdout at exit would print a second error."""
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
     return 1

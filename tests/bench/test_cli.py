@@ -18,6 +18,7 @@ from libweft.bench.runs.replay import command
 from libweft.bench.runs.scenario import Scenario
 from libweft.peer.errors import PeerError, UsageError
 from libweft.peer.sim import faults, latency
+from libweft.pubsub import stacks
 
 ROOT = Path(__file__).parents[2]
 SMALL = ["sim", "--nodes", "40", "--degree", "4", "--messages", "3", "--seed", "7"]
@@ -320,6 +321,9 @@ def test_what_cannot_be_measured_is_said_before_spark_starts(weft: Weft, words: 
 def test_stacks_lists_stacks_and_the_options_of_one(weft: Weft) -> None:
     assert "vcube/vcube-ps" in weft("stacks")[1].split()
     assert "router.window=16 " in weft("stacks", "vcube/vcube-ps")[1]
+    listed = json.loads(weft("stacks", "--json")[1])["stacks"]
+    assert [each["stack"] for each in listed] == stacks.names()
+    assert all(each["promises"] and each["papers"] and each["router"] for each in listed)
     told = json.loads(weft("stacks", "static/flood", "--json")[1])["options"]
     assert [each["option"] for each in told] == ["overlay.graph", "overlay.degree", "overlay.dial_after", "router.announce"]
     assert "did you mean" in weft("stacks", "static/flod")[2]

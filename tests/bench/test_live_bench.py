@@ -84,6 +84,7 @@ def test_a_stack_is_chosen_by_its_name(capsys: pytest.CaptureFixture[str]) -> No
     chosen = ("--stack", "static/gossipsub", "--stack", "hyparview/gossipsub")
     assert main(["bench", "live", *SMALL, *chosen, "--no-rivals", "--json"]) == 0
     check_cases(json.loads(capsys.readouterr().out), ["weft gossipsub, 100 B", "weft hyparview/gossipsub, 100 B"])
+    assert LiveConfig(stacks=("gossipsub", "plumtree")).ours == LiveConfig(stacks=("static/gossipsub", "hyparview/plumtree")).ours
     assert main(["bench", "live", "--stack", "static/gosipsub"]) == 2
     assert "did you mean static/gossipsub?" in capsys.readouterr().err
 

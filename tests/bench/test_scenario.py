@@ -111,6 +111,14 @@ def test_a_single_name_becomes_the_full_name_of_its_usual_stack(tmp_path: Path) 
     assert run(Scenario(stack="plumtree", nodes=4, workload=Workload(messages=1)))["stack"] == "hyparview/plumtree"
 
 
+def test_attacks_are_of_gossipsub_by_whatever_name(tmp_path: Path) -> None:
+    attacked = 'attacks = [{kind = "silent", at = 1.0, nodes = 2}]'
+    assert "are of gossipsub, and the stack is hyparview/plumtree" in refusal(tmp_path, f'stack = "plumtree"\n{attacked}')
+    path = tmp_path / "attacked.toml"
+    path.write_text(f'stack = "gossipsub"\n{attacked}')
+    assert load(path).stack == "static/gossipsub"
+
+
 def test_the_stack_and_its_options_are_checked(tmp_path: Path) -> None:
     assert "static/flod" in refusal(tmp_path, "stack = 'static/flod'")
     assert "degre" in refusal(tmp_path, "[overlay]\ndegre = 5")

@@ -427,6 +427,7 @@ async def test_rooms_are_apart(open_chats: Open) -> None:
     await bob.leave("garden")
     assert list(bob.rooms) == ["lobby"]
     assert "--room lobby --room garden" in (ada.invitation or "") and "--room" not in (bob.invitation or "")
+    assert (ada.invitation or "").startswith("python -m libweft.examples.chat --name bob --join /ip4/")
 
 
 @pytest.mark.live

@@ -69,6 +69,8 @@ async def test_what_is_typed_in_one_page_shows_in_the_other_as_text(tmp_path: Pa
             chat("bob", "--join", address) as (bob_url, _),
         ):
             ada, bob = await browser.open(ada_url), await browser.open(bob_url)
+            invitation = f"python -m libweft.examples.chat --name bob --join {address}"
+            await ada.until(f"document.querySelector('#invitation').textContent === {json.dumps(invitation)}")
             await ada.until(f"{NAMES}.join() === 'ada (you),bob'")
             await bob.until(f"{NAMES}.join() === 'ada,bob (you)'")
 

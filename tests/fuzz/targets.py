@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from libweft.overlays.kademlia.values import Kademlia
+from libweft.overlays.kademlia.put_and_get import Kademlia
 from libweft.overlays.kademlia.wire import PEERS, KadCodec, kad
 from libweft.overlays.kademlia_udp.config import KademliaUdpConfig
 from libweft.overlays.kademlia_udp.machine import KademliaUdp

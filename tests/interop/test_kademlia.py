@@ -18,8 +18,8 @@ import trio
 
 from libweft.overlays.kademlia.config import KademliaConfig
 from libweft.overlays.kademlia.messages import Record
+from libweft.overlays.kademlia.put_and_get import Kademlia
 from libweft.overlays.kademlia.space import topic_key
-from libweft.overlays.kademlia.values import Kademlia
 from libweft.peer.errors import alone
 from libweft.peer.libp2p.ids import Identity, parse_peer, peer_text
 from libweft.peer.live.driver import run_stack

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from libweft.overlays.kademlia.config import TOLD, KademliaConfig
 from libweft.overlays.kademlia.messages import PROTOCOL, AddProvider, FindNode, GetProviders, GetValue, Ping, PutValue, Record
+from libweft.overlays.kademlia.put_and_get import Kademlia
 from libweft.overlays.kademlia.records import RecordLimits, Validator
 from libweft.overlays.kademlia.routing import CHECKS, CHORES, LATELY, QUERIES
 from libweft.overlays.kademlia.space import BITS, name_of, place_of, place_of_key, topic_key
-from libweft.overlays.kademlia.values import Kademlia
 from libweft.overlays.kademlia.wire import KEY_LIMIT
 from libweft.peer.dispatch import ask, receive
 from libweft.peer.errors import PeerError, Refused, UsageError

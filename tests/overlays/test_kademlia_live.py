@@ -12,8 +12,8 @@ import trio
 
 from libweft.overlays.kademlia.config import KademliaConfig
 from libweft.overlays.kademlia.messages import PROTOCOL, FindNode
+from libweft.overlays.kademlia.put_and_get import Kademlia
 from libweft.overlays.kademlia.space import place_of, place_of_key
-from libweft.overlays.kademlia.values import Kademlia
 from libweft.peer.libp2p.ids import Identity
 from libweft.peer.live.driver import Driver, run_stack
 from libweft.peer.live.host import Host, open_host

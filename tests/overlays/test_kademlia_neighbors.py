@@ -10,8 +10,8 @@ import pytest
 
 from libweft.overlays.kademlia.config import KademliaConfig
 from libweft.overlays.kademlia.neighbors import CHOOSE, FULL, LEFT, NEAREST, PROTOCOL, KademliaNeighbors, Leave, Take
+from libweft.overlays.kademlia.put_and_get import Kademlia
 from libweft.overlays.kademlia.space import place_of, place_of_key
-from libweft.overlays.kademlia.values import Kademlia
 from libweft.peer.dispatch import receive
 from libweft.peer.errors import UsageError
 from libweft.peer.fake.env import FakeEnv

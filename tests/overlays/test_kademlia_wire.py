@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from libweft.overlays.kademlia.config import TOLD, KademliaConfig
 from libweft.overlays.kademlia.messages import AddProvider, FindNode, GetProviders, GetValue, Ping, PutValue, Record
+from libweft.overlays.kademlia.put_and_get import Kademlia
 from libweft.overlays.kademlia.records import RecordLimits
-from libweft.overlays.kademlia.values import Kademlia
 from libweft.overlays.kademlia.wire import ADDRESS_BYTES, ADDRESSES, KEY_LIMIT, LIMIT, PEERS, KadCodec, kad
 from libweft.peer.errors import PeerError, UsageError
 from libweft.peer.fake.env import FakeEnv

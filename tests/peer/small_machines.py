@@ -8,7 +8,8 @@ from libweft.overlays.overlay import Overlay
 from libweft.peer.errors import PeerError, Refused
 from libweft.peer.machine import MS, SECOND, Build, Env, Link, Machine, Message, MessageId, Peer, Reply, answers, upon
 from libweft.peer.trace.kinds import DUPLICATE
-from libweft.pubsub.message import Interest, Publication, Verdict
+from libweft.pubsub.interests import Interest
+from libweft.pubsub.message import Publication, Verdict
 from libweft.pubsub.router import Router
 
 

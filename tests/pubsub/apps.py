@@ -8,7 +8,8 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from libweft.peer.machine import Peer
-from libweft.pubsub.message import Interest, Publication, Verdict
+from libweft.pubsub.interests import Interest
+from libweft.pubsub.message import Publication, Verdict
 from libweft.pubsub.numbering import Numbered, bind
 
 

@@ -15,7 +15,7 @@ from libweft.peer.fake.env import FakeEnv
 from libweft.peer.sim.faults import AnyFault
 from libweft.pubsub import stacks
 from libweft.pubsub.description import RouterDescription
-from libweft.pubsub.message import Filter
+from libweft.pubsub.interests import Filter
 from libweft.pubsub.promises import Property
 from tests.pubsub.apps import Inbox
 

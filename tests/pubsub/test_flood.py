@@ -25,7 +25,8 @@ from libweft.peer.sim.simulator import Simulator
 from libweft.peer.trace.kinds import DELIVER, DUPLICATE, JOIN, JOINED, LEAVE, PUBLISH, RECEIVE, REJECT
 from libweft.pubsub import stacks
 from libweft.pubsub.flood import PROTOCOL, Flood
-from libweft.pubsub.message import Attributes, Filter, Interest, OrderHeader, Publication, Verdict
+from libweft.pubsub.interests import Attributes, Filter, Interest
+from libweft.pubsub.message import OrderHeader, Publication, Verdict
 from libweft.pubsub.router import Router
 from libweft.pubsub.seen import TTL
 from libweft.pubsub.signing import Signing

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 import trio
 
-from libweft.overlays.kademlia.values import Kademlia
+from libweft.overlays.kademlia.put_and_get import Kademlia
 from libweft.peer.machine import SECOND
 from libweft.pubsub.live.api import PubSub, PubSubConfig
 from libweft.pubsub.live.subscription import Subscription

@@ -24,6 +24,7 @@ from libweft.peer.fake.env import FakeEnv, FakeRequest
 from libweft.peer.fake.wire import FakeWire
 from libweft.peer.machine import SECOND, Build, Env, Link, Message, MessageId, Peer, PeerInfo
 from libweft.peer.trace.kinds import REJECT
+from libweft.pubsub.interests import Filter
 from libweft.pubsub.kadpubsub import registration, registry, vicinity
 from libweft.pubsub.kadpubsub.config import LOOKS, KadPubSubConfig
 from libweft.pubsub.kadpubsub.delegation import STILLS, TASKS
@@ -52,7 +53,7 @@ from libweft.pubsub.kadpubsub.registration import ASKS
 from libweft.pubsub.kadpubsub.registry import LEASES
 from libweft.pubsub.kadpubsub.router import KadPubSub
 from libweft.pubsub.kadpubsub.unjudged import LISTS, Held, Unjudged
-from libweft.pubsub.message import Filter, OrderHeader, Publication, Verdict
+from libweft.pubsub.message import OrderHeader, Publication, Verdict
 from libweft.pubsub.router import LARGEST, too_large
 from tests.pubsub.apps import Inbox
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from libweft.peer.codec import msgpack
 from libweft.peer.machine import Lane, MessageId
-from libweft.pubsub.message import Attributes, Filter, OrderHeader, Publication, Value, weight
+from libweft.pubsub.interests import Attributes, Filter, Value
+from libweft.pubsub.message import OrderHeader, Publication, weight
 
 RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,

@@ -25,7 +25,8 @@ from libweft.peer.sim.latency import Uniform
 from libweft.peer.sim.simulator import Simulator
 from libweft.peer.trace.kinds import DELIVER, DUPLICATE, GRAFT, PRUNE, PUBLISH, RECEIVE, REJECT
 from libweft.peer.trace.tracer import Tracer
-from libweft.pubsub.message import Interest, OrderHeader, Publication, Verdict
+from libweft.pubsub.interests import Interest
+from libweft.pubsub.message import OrderHeader, Publication, Verdict
 from libweft.pubsub.plumtree import (
     ANNOUNCERS,
     BURST,

@@ -34,7 +34,8 @@ from libweft.peer.sim.simulator import Simulator
 from libweft.peer.trace.kinds import DUPLICATE, REJECT
 from libweft.pubsub import stacks
 from libweft.pubsub.claims import NUMBER
-from libweft.pubsub.message import Filter, OrderHeader, Publication, Verdict
+from libweft.pubsub.interests import Filter
+from libweft.pubsub.message import OrderHeader, Publication, Verdict
 from libweft.pubsub.router import Router
 from libweft.pubsub.scribe import router as scribe
 from libweft.pubsub.scribe.channels import SOURCES, WINDOW, Inlets, Outlet

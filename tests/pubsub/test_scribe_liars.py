@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from libweft.overlays.kademlia.config import KademliaConfig
 from libweft.overlays.kademlia.neighbors import KademliaNeighbors
+from libweft.overlays.kademlia.put_and_get import Kademlia
 from libweft.overlays.kademlia.space import place_of, place_of_key
-from libweft.overlays.kademlia.values import Kademlia
 from libweft.overlays.vcube.messages import Member, News
 from libweft.peer.dispatch import receive
 from libweft.peer.fake.env import FakeEnv

@@ -14,7 +14,7 @@ from libweft.peer.dispatch import receive
 from libweft.peer.fake.env import FakeEnv
 from libweft.peer.machine import Message, MessageId, PeerInfo
 from libweft.pubsub.claims import NUMBER
-from libweft.pubsub.message import Interest
+from libweft.pubsub.interests import Interest
 from libweft.pubsub.router import TOPIC
 from libweft.pubsub.vcube_pb.router import VCubePB
 from libweft.pubsub.vcube_ps import trees, views

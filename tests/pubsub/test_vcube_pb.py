@@ -30,7 +30,8 @@ from libweft.peer.sim.simulator import Simulator
 from libweft.peer.trace.kinds import DELIVER, JOINED
 from libweft.pubsub import stacks
 from libweft.pubsub.claims import NUMBER
-from libweft.pubsub.message import Filter, Publication, Verdict
+from libweft.pubsub.interests import Filter
+from libweft.pubsub.message import Publication, Verdict
 from libweft.pubsub.router import Router
 from libweft.pubsub.vcube_pb.config import VCubePBConfig
 from libweft.pubsub.vcube_pb.message_cache import Kept

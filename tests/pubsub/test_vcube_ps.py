@@ -31,7 +31,8 @@ from libweft.peer.sim.simulator import Simulator
 from libweft.peer.trace.kinds import DUPLICATE, REJECT
 from libweft.pubsub import stacks
 from libweft.pubsub.claims import NUMBER
-from libweft.pubsub.message import Filter, Publication, Verdict
+from libweft.pubsub.interests import Filter
+from libweft.pubsub.message import Publication, Verdict
 from libweft.pubsub.router import Router
 from libweft.pubsub.vcube_ps import streams
 from libweft.pubsub.vcube_ps.config import WINDOW, VCubePSConfig

@@ -41,7 +41,8 @@ from libweft.pubsub.gossipsub.gater import GaterConfig
 from libweft.pubsub.gossipsub.ids import go
 from libweft.pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned
 from libweft.pubsub.gossipsub.router import GossipSub
-from libweft.pubsub.message import Interest, Publication, Verdict
+from libweft.pubsub.interests import Interest
+from libweft.pubsub.message import Publication, Verdict
 from libweft.pubsub.router import Router
 from libweft.pubsub.rpc import Subscriptions
 from tests.conftest import note_replay

@@ -12,7 +12,8 @@ from libweft.pubsub.gossipsub.filters import CHANGES, Blacklist, allow_list, mat
 from libweft.pubsub.gossipsub.messages import Extensions, Graft, IDontWant, IHave, IWant, Prune, Pruned, Test
 from libweft.pubsub.gossipsub.router import LETTERS, LEVELS, TOLD, GossipSub
 from libweft.pubsub.gossipsub.wire import MeshCodec
-from libweft.pubsub.message import Filter, Publication, Verdict
+from libweft.pubsub.interests import Filter
+from libweft.pubsub.message import Publication, Verdict
 from libweft.pubsub.router import TOPIC
 from libweft.pubsub.rpc import Subscriptions
 from tests.pubsub.gossipsub.world import FLOODSUB, V10, V11, V12, V13, Node, message
