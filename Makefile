@@ -7,6 +7,7 @@
 BIN := .venv/bin
 STAMP := .venv/.stamp
 LOCK := requirements.lock
+FOLDERS := bench examples overlays peer pubsub
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 # The first that is new enough; a name on the PATH may be a launcher for a Python that is not there, so each is run.
@@ -41,7 +42,7 @@ UV := UV_SYSTEM_CERTS=1 $(BIN)/uv --quiet
 INSTALL := $(UV) pip install --python $(BIN)/python
 
 # pip brings the uv that the lock names. uv first tries what it has on this machine, which takes seconds. pip has the last try,
-# because a machine may name its package index only to pip.
+# because a machine may name its package index only to pip. An sdist has no links to the five folders, so they are made here.
 $(STAMP): pyproject.toml $(LOCK) $(MOVED)
 	@python="$(PYTHON)"; "$${python:-python3}" -c '$(NEW_ENOUGH)' || \
 		{ echo 'weft needs Python 3.11 or newer; name one: make PYTHON=/path/to/python3.11' >&2; exit 1; }
@@ -52,6 +53,7 @@ $(STAMP): pyproject.toml $(LOCK) $(MOVED)
 	@$(INSTALL) --require-hashes --build-constraints $(LOCK) -r $(LOCK) --offline 2>/dev/null || \
 		$(INSTALL) --require-hashes --build-constraints $(LOCK) -r $(LOCK) || \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
+	@for folder in $(FOLDERS); do test -e src/libweft/$$folder || ln -s ../../$$folder src/libweft/$$folder; done
 	@$(INSTALL) --offline --no-deps --no-build-isolation --editable .
 	@pwd -P > $@
 

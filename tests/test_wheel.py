@@ -81,6 +81,17 @@ def test_a_wheel_made_of_the_sdist_is_the_wheel_made_of_the_tree(wheel: Path, sd
     assert built("wheel", tree, tmp_path / "again").read_bytes() == wheel.read_bytes()
 
 
+def test_make_setup_can_link_the_folders_of_an_unpacked_sdist(sdist: Path, tmp_path: Path) -> None:
+    with tarfile.open(sdist) as packed:
+        packed.extractall(tmp_path, filter="data")
+    (tree,) = tmp_path.iterdir()
+    (line,) = (line for line in (tree / "Makefile").read_text().splitlines() if "ln -s" in line)
+    line = line.strip().removeprefix("@").replace("$(FOLDERS)", " ".join(FOLDERS)).replace("$$", "$")
+    assert run("sh", "-ec", line, cwd=tree).returncode == 0
+    done = run(sys.executable, "-c", "import libweft.pubsub; print(libweft.__file__)", cwd=tree / "src")
+    assert done.stdout.strip() == str(tree / "src" / "libweft" / "__init__.py"), done.stderr
+
+
 def test_libweft_and_pypubsub_share_an_environment(bin_folder: Path, place: Path) -> None:
     program = "import libweft.pubsub.stacks, pubsub.pub\nfor p in (libweft, pubsub): print(p.__file__)"
     done = run(bin_folder / "python", "-c", program, cwd=place)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from libweft.bench.spark import libp2p
 from libweft.bench.spark.libp2p import Recording
 from libweft.bench.spark.traces import Traces, folders_of, load_traces
+from libweft.peer.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +35,9 @@ class Sources(NamedTuple):
 def sources_of(paths: Sequence[Path]) -> Sources:
     """Raises a UsageError where one of them is no trace."""
     loose = list({path.resolve(): path for path in paths if path.is_file()}.values())
+    for path in loose:
+        if path.suffix == ".parquet" or path.name == "manifest.json":
+            raise UsageError(f"{path} is a part of a trace of weft; name its folder, {path.parent}")
     recordings = {folder.resolve(): found for path in paths for folder, found in _recordings(path)}
     named = [Recording(_name(loose), loose[0].parent if len(loose) > 1 else loose[0], tuple(loose))] if loose else []
     others = [path for path in paths if not path.is_file() and not _recordings(path)]

@@ -30,12 +30,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         key=args.key,
         stack=args.stack,
     )
+    port = args.port if args.web or args.port else None
     try:
+        if port is not None:
+            web.check(port)
         with alone(), open_screen() as screen:
-            trio.run(_chat, config, screen, args.port if args.web or args.port else None)
+            trio.run(_chat, config, screen, port)
     except WeftError as error:
         print(f"chat: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("chat: interrupted", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -19,6 +19,7 @@ import socket
 from base64 import b64encode
 from collections.abc import Iterator
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -209,13 +210,19 @@ class View:
         return {"kind": "room", "room": room.name, "lines": lines, "members": _members(room)}
 
 
+def check(port: int) -> None:
+    """Raise a UsageError if no page can be served, or not at that port."""
+    if find_spec("hypercorn") is None:
+        raise UsageError("--web needs hypercorn: pip install 'libweft[web]'")
+    if not 0 <= port < 1 << 16:
+        raise UsageError(f"--port {port}: a port is a number from 1 to 65535, or 0 for any that is free")
+
+
 async def serve(chat: Chat, port: int, *, task_status: trio.TaskStatus[str]) -> None:
-    """Until cancelled; starts with the URL."""
-    try:
-        from hypercorn.config import Config
-        from hypercorn.trio import serve as run
-    except ImportError:
-        raise UsageError('--web needs hypercorn: pip install "libweft[web]"') from None
+    """Serve until cancelled; starts with the URL."""
+    from hypercorn.config import Config
+    from hypercorn.trio import serve as run
+
     web = Web(chat)
     config = Config()
     config.loglevel = "WARNING"

@@ -343,12 +343,7 @@ class PubSub:
 
     def _check(self, topic: str) -> None:
         self._check_open()
-        if not isinstance(topic, str) or not topic or len(topic) > TOPIC:
-            raise UsageError(f"a topic is a text of 1 to {TOPIC} letters, not {topic!r:.80}")
-        try:
-            topic.encode()
-        except UnicodeEncodeError:
-            raise UsageError(f"the topic {topic!a:.80} is no text in UTF-8") from None
+        check_topic(topic)
 
     def _unsubscribe(self, subscription: Subscription) -> None:
         several = self._desk.subscriptions[subscription.topic]
@@ -386,3 +381,13 @@ def _contact(text: str, whose: str = "bootstrap") -> tuple[bytes, Address]:
     if address.peer is None:
         raise UsageError(f"the {whose} address {text} does not say whom to expect there; it must end in /p2p/PEER-ID")
     return address.peer, address
+
+
+def check_topic(topic: str) -> None:
+    """Raise a UsageError unless `topic` can name a topic."""
+    if not isinstance(topic, str) or not topic or len(topic) > TOPIC:
+        raise UsageError(f"a topic is a text of 1 to {TOPIC} letters, not {topic!r:.80}")
+    try:
+        topic.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"the topic {topic!a:.80} is no text in UTF-8") from None

@@ -7,10 +7,15 @@ needs neither trio nor cryptography.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TypeAlias
+from threading import current_thread, main_thread
+from types import FrameType
+from typing import NoReturn, TypeAlias
 
 from libweft.pubsub.live.defaults import LISTEN, STACK
 
@@ -96,15 +101,36 @@ def _add_json(parser: argparse.ArgumentParser, how: str = "a line") -> None:
     parser.add_argument("--json", action="store_true", help=f"print JSON, one object {how}")
 
 
+@contextmanager
+def loading() -> Iterator[None]:
+    """Let Ctrl-C end the process at once while modules load, because Python may lose or wrap an interrupt that is raised then."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler or current_thread() is not main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, _leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    os.write(2, b"weft: interrupted\n")
+    os._exit(130)
+
+
 def _later(name: str) -> Run:
     def run(args: argparse.Namespace) -> None:
-        getattr(import_module("libweft.pubsub.live.shell"), name)(args)
+        with loading():
+            shell = import_module("libweft.pubsub.live.shell")
+        getattr(shell, name)(args)
 
     return run
 
 
 def _list_stacks(args: argparse.Namespace) -> None:
-    from libweft.pubsub.live.catalogue import show_stack, show_stacks
+    with loading():
+        from libweft.pubsub.live.catalogue import show_stack, show_stacks
 
     if args.stack is None:
         show_stacks(args.json)

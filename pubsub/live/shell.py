@@ -31,7 +31,7 @@ from libweft.peer.live.collect.collector import CollectConfig, collecting
 from libweft.peer.live.host import HostConfig, open_host
 from libweft.peer.live.key_file import load_identity
 from libweft.pubsub.live import isolation as alone
-from libweft.pubsub.live.api import Ordered, PubSub, PubSubConfig
+from libweft.pubsub.live.api import Ordered, PubSub, PubSubConfig, check_topic
 from libweft.pubsub.live.subscription import Message
 from libweft.pubsub.stacks import full_name
 
@@ -39,6 +39,8 @@ LINE = 1 << 16
 
 
 def node(args: argparse.Namespace) -> None:
+    for topic in args.topic:
+        check_topic(topic)
     _run(partial(_node, args))
 
 
@@ -112,6 +114,7 @@ async def _ping(args: argparse.Namespace) -> None:
 def pub(args: argparse.Namespace) -> None:
     if not 0 <= args.wait < 1e9:
         raise UsageError(f"--wait {args.wait:g}: seconds, 0 at least")
+    check_topic(args.topic)
     _run(partial(_pub, args))
 
 
@@ -244,8 +247,9 @@ def _psk(path: Path | None) -> bytes | None:
 
 
 def _run(main: Callable[[], Awaitable[None]]) -> None:
+    """Run `main` in trio. Ctrl-C is raised at a checkpoint only: in a callback of Python's own, it would be ignored."""
     with unwrapped():
-        trio.run(main)
+        trio.run(main, restrict_keyboard_interrupt_to_checkpoints=True)
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ from typing import NamedTuple, NoReturn, TypeAlias
 
 from libweft import __version__
 from libweft.peer.errors import UsageError, WeftError
-from libweft.pubsub.live.cli import add_commands
+from libweft.pubsub.live.cli import add_commands, loading
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001 - argparse has no public name for this type
 
@@ -114,7 +114,8 @@ def _parser(words: Sequence[str]) -> Parser:
     for command in BENCH_COMMANDS:
         added = _add(commands, command.name, command.summary)
         if command.name == given:
-            import_module(command.module).add_flags(added)
+            with loading():
+                import_module(command.module).add_flags(added)
     return parser
 
 

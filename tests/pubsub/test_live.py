@@ -385,3 +385,37 @@ async def test_a_chat_of_two_with_standard_input_and_no_control_characters(tmp_p
                 for process in (one, two):
                     process.send_signal(signal.SIGINT)
                     assert await process.wait() == 0
+
+
+@pytest.mark.parametrize("command", [("pub", ""), ("node", "--topic", ""), ("sub", "")], ids=lambda words: words[0])
+def test_a_topic_that_cannot_be_one_is_refused_before_a_node_starts(
+    command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, "--listen", HERE[0]]) == 2
+    told = capsys.readouterr()
+    assert "a topic is a text of 1 to 1024 letters" in told.err and told.out == ""
+
+
+@pytest.mark.parametrize("after_s", [0.1, 0.15, 0.2, 0.25, 0.3, 0.4])
+async def test_a_node_that_is_interrupted_while_it_starts_ends(after_s: float) -> None:
+    async with weft("node", "--listen", HERE[0]) as node:
+        await trio.sleep(after_s)
+        node.send_signal(signal.SIGINT)
+        with trio.fail_after(DEADLINE_S):
+            assert await node.wait() in (0, 130, -signal.SIGINT)  # the last before weft's own code begins
+
+
+@pytest.mark.skipif(os.name != "posix", reason="it sends itself a signal")
+def test_an_interrupt_while_modules_load_ends_the_process_in_one_line() -> None:
+    program = """
+import os, signal
+from libweft.pubsub.live.cli import loading
+with loading():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException:
+        pass
+print("still here")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=DEADLINE_S)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "weft: interrupted\n")

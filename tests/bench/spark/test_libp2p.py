@@ -181,6 +181,9 @@ def test_files_are_one_run_and_a_folder_of_folders_is_many(tmp_path: Path) -> No
         (tmp_path / "runs" / name / "notes.txt").write_text("x")
     (tmp_path / "runs" / "empty").mkdir()
     assert [found.name for found in sources_of([tmp_path / "runs"]).recordings] == ["one", "two"]
+    (tmp_path / "rows-00000.parquet").touch()
+    with pytest.raises(UsageError, match="is a part of a trace of weft; name its folder"):
+        sources_of([tmp_path / "rows-00000.parquet"])
     [loose] = sources_of([tmp_path / "runs" / "one" / "a.json", tmp_path / "runs" / "one" / "b.json"]).recordings
     assert (loose.name, len(loose.files)) == ("one", 2)
     one = tmp_path / "runs" / "one"
