@@ -47,7 +47,7 @@ MOST_SECONDS = 300.0
 
 
 class Lab:
-    """What a figure measures with, and how much of it: whether to be quick, and how many runs a point has."""
+    """Makes and measures the runs of a figure; it knows whether to be quick, and how many runs a point has."""
 
     def __init__(
         self,
